@@ -1,0 +1,99 @@
+package apply
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Phase is when a misuse is found (auto-cdc 1.6).
+type Phase byte
+
+// The phases: analysis (nothing was read or written), stored state check at
+// start, while processing a batch (the batch is refused as a whole).
+const (
+	PhaseAnalysis Phase = 'A'
+	PhaseState    Phase = 'S'
+	PhaseRun      Phase = 'R'
+)
+
+// The codes that apply answers with; those of auto-cdc 1.6 keep their names.
+const (
+	CodeEmptyKeys             = "AUTOCDC_EMPTY_KEYS"
+	CodeColumnsNotFound       = "AUTOCDC_COLUMNS_NOT_FOUND_IN_SCHEMA"
+	CodeDuplicateColumn       = "AUTOCDC_DUPLICATE_COLUMN"
+	CodeKeyNotSelected        = "AUTOCDC_KEY_NOT_IN_SELECTED_SCHEMA"
+	CodeKeyType               = "AUTOCDC_KEY_TYPE_NOT_SUPPORTED"
+	CodeMissingSequence       = "AUTOCDC_MISSING_SEQUENCE_BY"
+	CodeSequenceNotOrderable  = "AUTOCDC_SEQUENCING_COLUMN_NOT_ORDERABLE"
+	CodeExpressionNotAllowed  = "AUTOCDC_EXPRESSION_NOT_ALLOWED"
+	CodeConditionNotBoolean   = "AUTOCDC_CONDITION_NOT_BOOLEAN"
+	CodeCannotSetTogether     = "CANNOT_SET_TOGETHER"
+	CodeReservedPrefix        = "AUTOCDC_RESERVED_COLUMN_NAME_PREFIX_CONFLICT"
+	CodeInvalidTarget         = "AUTOCDC_INVALID_TARGET"
+	CodeInvalidLayout         = "AUTOCDC_INVALID_LAYOUT"
+	CodeUnsupportedClause     = "UNSUPPORTED_CLAUSE"
+	CodeKeySchemaDrift        = "AUTOCDC_INVALID_STATE.KEY_SCHEMA_DRIFT"
+	CodeSequencingTypeDrift   = "AUTOCDC_INVALID_STATE.SEQUENCING_TYPE_DRIFT"
+	CodeSCDTypeDrift          = "AUTOCDC_INVALID_STATE.SCD_TYPE_DRIFT"
+	CodeFlowConflict          = "AUTOCDC_FLOW_CONFLICT"
+	CodeIncompatibleType      = "CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE"
+	CodeNullSequence          = "AUTOCDC_MICROBATCH_VALIDATION.NULL_SEQUENCE"
+	CodeNaNSequence           = "AUTOCDC_MICROBATCH_VALIDATION.NAN_SEQUENCE"
+	CodeNullKey               = "AUTOCDC_MICROBATCH_VALIDATION.NULL_KEY"
+	CodePoison                = "POISON_RECORD"
+	CodeStateMismatch         = "APPLY_STATE_MISMATCH"
+	CodeFormatTooNew          = "APPLY_FORMAT_TOO_NEW"
+	CodeTargetRewound         = "TARGET_REWOUND"
+	CodeTargetMissing         = "TARGET_MISSING"
+	CodeTargetKeyNotUnique    = "TARGET_KEY_NOT_UNIQUE"
+	CodeRowVersionsLost       = "ROW_VERSIONS_LOST"
+	CodeTransactionRetention  = "TRANSACTION_RETENTION_SET"
+	CodeAmbiguousTable        = "AMBIGUOUS_TABLE"
+	CodeTargetClash           = "TARGET_CLASH"
+	CodeConflict              = "APPLY_CONFLICT"
+	CodeTargetParked          = "TARGET_PARKED"
+	CodeReservedTargetColumn  = "RESERVED_TARGET_COLUMN"
+	CodeStatePathMismatch     = "APPLY_STATE_PATH_MISMATCH"
+	CodeChangeFeedColumnNames = "CHANGE_FEED_COLUMN_NAME"
+)
+
+// Error is a refusal with a stable code. Phase A refusals happened before
+// anything was read; all of them leave the target as it was.
+type Error struct {
+	Code    string
+	Phase   Phase
+	Target  string // name of the target, if one is concerned
+	Message string // what went wrong and where, and what to do, without the code
+	Err     error  // cause, may be nil
+}
+
+func (e *Error) Error() string {
+	s := e.Code + ": " + e.Message
+	if e.Target != "" {
+		s += ": " + e.Target
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// MarshalJSON writes code, target and message.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"code": e.Code, "target": e.Target, "message": e.Error()})
+}
+
+func analysis(code, format string, args ...any) *Error {
+	return &Error{Code: code, Phase: PhaseAnalysis, Message: fmt.Sprintf(format, args...)}
+}
+
+func stored(code, format string, args ...any) *Error {
+	return &Error{Code: code, Phase: PhaseState, Message: fmt.Sprintf(format, args...)}
+}
+
+func running(code, format string, args ...any) *Error {
+	return &Error{Code: code, Phase: PhaseRun, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,192 @@
+package apply
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/storage"
+)
+
+// Spec is one run of one flow: where events come from, what is done with them,
+// where they go.
+type Spec struct {
+	Source event.Source
+	// NewDecoder makes the decoder of the source; Run restores its state.
+	NewDecoder func() event.Decoder
+	// Target says where the rows of a source table go.
+	Target Targets
+	Flow   Flow
+	// Progress, if set, is called after each batch and about once a second while reading.
+	Progress func(Progress)
+}
+
+// Targets is either one table ([Targets.Store]) or one table per source table
+// ([Targets.Route] under [Targets.Root]).
+type Targets struct {
+	// Store is the root of the only target. Rows of a second source table are
+	// an error unless Select leaves one (code AMBIGUOUS_TABLE).
+	Store storage.Store
+	// Name is how messages and the default flow name call the only target.
+	Name string
+	// Select, if set, drops rows of the tables for which it answers false.
+	Select func(event.Table) bool
+	// Route answers the directory, relative to Root, of a source table's target.
+	// Two tables on one directory are an error (code TARGET_CLASH).
+	Route func(event.Table) (dir string, err error)
+	// Root holds the targets of Route and the low-water positions (_apply/flow/).
+	Root storage.Store
+	// Open gives the store rooted at dir below Root; required with Route.
+	Open func(dir string) (storage.Store, error)
+}
+
+// OnPoison is what happens to a record that cannot be applied.
+type OnPoison string
+
+// The answers to poison; the zero value is PoisonFail.
+const (
+	PoisonFail       OnPoison = "fail"
+	PoisonQuarantine OnPoison = "quarantine"
+)
+
+// Flow is an AUTO CDC flow in the words of auto-cdc 1.7.
+type Flow struct {
+	// Name identifies the flow in the state; empty: derived from target and
+	// source (apply-state 2.3), or the stored name if the target has one flow.
+	Name string
+	// Keys name the key columns; empty: those that the format carries.
+	Keys []string
+	// SequenceBy is an expression over source columns; empty: the format's position.
+	SequenceBy string
+	// ApplyAsDeletes and ApplyAsTruncates are conditions over source columns that
+	// add to the format's own operations.
+	ApplyAsDeletes   string
+	ApplyAsTruncates string
+	// ColumnList or ExceptColumnList select what lands in the target.
+	ColumnList       []string
+	ExceptColumnList []string
+	// StoredAsSCDType is "", "1", "2" or "bitemporal"; only SCD1 is implemented,
+	// others are refused with UNSUPPORTED_CLAUSE.
+	StoredAsSCDType string
+	// IgnoreNullUpdates, ColumnsToUpdate, TrackHistory and SystemSequenceBy are
+	// refused with UNSUPPORTED_CLAUSE when set.
+	IgnoreNullUpdates bool
+	ColumnsToUpdate   string
+	TrackHistory      bool
+	SystemSequenceBy  string
+	// Once: the flow runs to completion once per target generation.
+	Once bool
+
+	// PartitionBy, Properties, Comment, ChangeFeed and DeletionVectors describe
+	// the table that the flow creates (ChangeFeed nil: on). On an existing target
+	// Properties, ChangeFeed and DeletionVectors change the table only when set.
+	PartitionBy     []string
+	Properties      map[string]string
+	Comment         string
+	ChangeFeed      *bool
+	DeletionVectors *bool
+
+	// BatchRows and BatchBytes bound a batch; zero: 100000 rows, 256 MB.
+	BatchRows  int
+	BatchBytes int64
+	OnPoison   OnPoison
+	// Quarantine and State override <target>/_apply/quarantine/ and
+	// <target>/_apply/state/; both stores are rooted at the table's own directory.
+	Quarantine func(target string) (storage.Store, error)
+	State      func(target string) (storage.Store, error)
+	// StatePath is what State opens, as the property sluice.apply.state records it.
+	StatePath string
+	// AcceptRows goes on after TARGET_REWOUND with the rows as they are.
+	AcceptRows bool
+	// DryRun decides everything and writes nothing.
+	DryRun bool
+}
+
+// Options are the engine's surroundings; the zero value is ready to use.
+type Options struct {
+	// Clock is the time of commits and of processed-at; nil: time.Now.
+	Clock func() time.Time
+	// NewID makes unique ids; nil: random UUIDs.
+	NewID func() string
+	// Logger gets warnings and retries; nil: none.
+	Logger *slog.Logger
+	// EngineInfo goes into commitInfo; empty: sluice's default.
+	EngineInfo string
+	// TimeZone is the zone of timestamp text without one; nil: UTC.
+	TimeZone *time.Location
+}
+
+// Progress is the state of a run between two batches.
+type Progress struct {
+	Target  string // of the last batch
+	Version int64  // its target version; -1 before the first commit
+	Batches int64
+	Events  Events
+	Bytes   int64 // source bytes read
+}
+
+// Events counts records by fate. Read is all rows and poison of the selected
+// tables that had not been consumed before; Read = Applied + Stale + Duplicate + Poison.
+type Events struct {
+	Read    int64 `json:"read"`
+	Applied int64 `json:"applied"`
+	// Stale events are older than what the target knows and author nothing new.
+	Stale int64 `json:"stale"`
+	// Duplicate events equal one already applied: same key, sequence and content.
+	Duplicate int64 `json:"duplicate"`
+	Poison    int64 `json:"poison"`
+	// PoisonDeletes of the poison would have deleted a row.
+	PoisonDeletes int64 `json:"poison_deletes,omitempty"`
+	// SequenceConflicts: different content at one key and sequence (auto-cdc 2.4).
+	SequenceConflicts int64 `json:"num_sequence_conflicts,omitempty"`
+}
+
+// Rows counts rows of the change feed: postimages count as updated.
+type Rows struct {
+	Inserted int64 `json:"inserted"`
+	Updated  int64 `json:"updated"`
+	Deleted  int64 `json:"deleted"`
+}
+
+// Files counts data files added and removed and change files written.
+type Files struct {
+	Added   int64 `json:"added"`
+	Removed int64 `json:"removed"`
+	Change  int64 `json:"change"`
+}
+
+// Bytes counts source bytes read and table bytes written.
+type Bytes struct {
+	Read    int64 `json:"read"`
+	Written int64 `json:"written"`
+}
+
+// TargetResult is what a run did to one target.
+type TargetResult struct {
+	Target  string `json:"target"`
+	Flow    string `json:"flow"`
+	Version int64  `json:"version"`
+	Batches int64  `json:"batches"`
+	Events  Events `json:"events"`
+	Rows    Rows   `json:"rows"`
+	Files   Files  `json:"files"`
+	Bytes   Bytes  `json:"bytes"`
+	// Parked is why this target stopped while others went on; nil if it did not.
+	Parked *Error `json:"parked,omitempty"`
+}
+
+// Result is what a run did. The embedded totals are those of all targets;
+// Version and Target are those of the only one.
+type Result struct {
+	Flow     string         `json:"flow"`
+	Target   string         `json:"target"`
+	Version  int64          `json:"version"`
+	Batches  int64          `json:"batches"`
+	Events   Events         `json:"events"`
+	Rows     Rows           `json:"rows"`
+	Files    Files          `json:"files"`
+	Bytes    Bytes          `json:"bytes"`
+	Seconds  float64        `json:"seconds"`
+	Targets  []TargetResult `json:"targets,omitempty"`
+	Warnings []string       `json:"warnings,omitempty"`
+}

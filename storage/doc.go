@@ -17,8 +17,15 @@
 //     every object whose creation was acknowledged before the call.
 //  5. An error that leaves the outcome of a write open is [ErrAmbiguous]; the
 //     caller reads back before it tries again. No store retries Create blindly.
+//     A failed write whose error is not ErrAmbiguous was not applied.
+//  6. Opening a store and reading from it write nothing. Directories are made by
+//     the first write that needs them.
+//  7. Every error of a store is an [*Error] that names operation, root and key
+//     and answers errors.Is for its class and for its cause; only errors of the
+//     caller's context come through bare.
 //
-// Entry points: [Store], [NewLocal], [NewMemory], [WithRetry], [ReadAll].
+// Entry points: [Store], [NewLocal], [NewMemory], [WithRetry], [ReadAll],
+// [ValidateKey]. Backends prove themselves with package storagetest.
 //
 // The package imports no other package of this module.
 package storage

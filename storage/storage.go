@@ -17,7 +17,8 @@ var (
 	ErrExists = errors.New("already exists")
 	// ErrAmbiguous: the write may or may not have been applied.
 	ErrAmbiguous = errors.New("outcome unknown")
-	// ErrTransient: the call may succeed if it is tried again.
+	// ErrTransient: the call may succeed if it is tried again. On a write it also
+	// says that nothing was applied, unless the error is ErrAmbiguous as well.
 	ErrTransient = errors.New("transient fault")
 	// ErrInvalidKey: the key is empty, absolute, or has an element ".", ".." or "".
 	ErrInvalidKey = errors.New("invalid key")
@@ -56,6 +57,7 @@ type Store interface {
 	// List yields the objects whose key has the prefix (plain string prefix, all
 	// levels below) in byte order, strictly after startAfter if that is not "".
 	// A prefix that matches nothing yields nothing. The first error ends the walk.
+	// Files a store needs for its own work (unfinished writes) are never listed.
 	List(ctx context.Context, prefix, startAfter string) iter.Seq2[Object, error]
 	// Delete removes the object; an absent key is not an error.
 	Delete(ctx context.Context, key string) error
@@ -68,8 +70,9 @@ type Reader interface {
 	Size() int64
 }
 
-// Writer streams one object. Exactly one of Close and Abort ends it; Abort after
-// Close does nothing.
+// Writer streams one object; it is used by one goroutine at a time. Close or
+// Abort ends it; Abort after Close does nothing, so it can be deferred. A Write
+// that failed, or a context that ended, makes Close fail and drop the object.
 type Writer interface {
 	io.Writer
 	// Close makes the object durable and visible.

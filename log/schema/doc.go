@@ -12,7 +12,9 @@
 //     inside sluice use it.
 //  4. Column lookup is case-insensitive, storage is case-preserving.
 //
-// Entry points: [Type], [Struct], [ParseJSON], [ParseDDL], [ArrowSchema].
+// Entry points: [Type], [Struct], [ParseJSON], [ParseDDL], [ArrowSchema], [FromArrow],
+// [CheckNames], [PhysicalStruct], [AssignMapping], [ParsePartitionValue],
+// [FormatPartitionValue], [PartitionDir], [EncodePath], [DecodePath].
 //
 // The package imports no other package of this module.
 package schema

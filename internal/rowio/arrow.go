@@ -47,7 +47,7 @@ var arrowMagic = []byte("ARROW1")
 func readArrow(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		bad := func(err error) error {
-			return &Error{Code: CodeInvalidArrow, File: o.File, Reason: err.Error()}
+			return &Error{ErrorCode: CodeInvalidArrow, File: o.File, Reason: err.Error()}
 		}
 		br := bufio.NewReaderSize(r, 256<<10)
 		var next func() (arrow.RecordBatch, error)

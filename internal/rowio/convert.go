@@ -36,10 +36,10 @@ func newConverter(in *arrow.Schema, o ReadOptions) (*converter, error) {
 	for i, f := range in.Fields() {
 		to := o.Schema.Index(f.Name)
 		if to < 0 {
-			return nil, &Error{Code: CodeUnknownColumn, File: o.File, Column: f.Name, Reason: "not a column of the table"}
+			return nil, &Error{ErrorCode: CodeUnknownColumn, File: o.File, Column: f.Name, Reason: "not a column of the table"}
 		}
 		if c.from[to] >= 0 {
-			return nil, &Error{Code: CodeDuplicateColumn, File: o.File, Column: f.Name, Reason: "stands twice in the input"}
+			return nil, &Error{ErrorCode: CodeDuplicateColumn, File: o.File, Column: f.Name, Reason: "stands twice in the input"}
 		}
 		c.from[to] = i
 		if err := convertible(f.Name, f.Type, as.Field(to).Type, o.Schema.Fields[to].Type); err != nil {
@@ -49,7 +49,7 @@ func newConverter(in *arrow.Schema, o ReadOptions) (*converter, error) {
 	}
 	for i, f := range o.Schema.Fields {
 		if c.from[i] < 0 && !f.Nullable {
-			return nil, &Error{Code: CodeNotNull, File: o.File, Column: f.Name, Reason: "missing from the input, and NOT NULL"}
+			return nil, &Error{ErrorCode: CodeNotNull, File: o.File, Column: f.Name, Reason: "missing from the input, and NOT NULL"}
 		}
 	}
 	return c, nil
@@ -74,7 +74,7 @@ func (c *converter) batch(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 		}
 		in := b.Column(from)
 		if row := firstForbiddenNull(in, c.o.Schema.Fields[i]); row >= 0 {
-			return nil, &Error{Code: CodeNotNull, File: c.o.File, Row: c.rows + int64(row) + 1, Column: f.Name, Reason: "null in a NOT NULL column"}
+			return nil, &Error{ErrorCode: CodeNotNull, File: c.o.File, Row: c.rows + int64(row) + 1, Column: f.Name, Reason: "null in a NOT NULL column"}
 		}
 		if arrow.TypeEqual(in.DataType(), f.Type) {
 			in.Retain()
@@ -86,7 +86,7 @@ func (c *converter) batch(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 		for r := range n {
 			if err := appendConverted(bld, in, r); err != nil {
 				bld.Release()
-				return nil, &Error{Code: CodeTypeMismatch, File: c.o.File, Row: c.rows + int64(r) + 1, Column: f.Name,
+				return nil, &Error{ErrorCode: CodeTypeMismatch, File: c.o.File, Row: c.rows + int64(r) + 1, Column: f.Name,
 					Reason: fmt.Sprintf("%s expected: %v", c.o.Schema.Fields[i].Type, err)}
 			}
 		}

@@ -59,14 +59,14 @@ const (
 	CodeTypeMismatch    = "TYPE_MISMATCH"
 	CodeUnknownColumn   = "UNKNOWN_COLUMN"
 	CodeDuplicateColumn = "DUPLICATE_COLUMN"
-	CodeNotNull         = "NOT_NULL_VIOLATED"
+	CodeNotNull         = "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
 	CodeUnknownForm     = "UNKNOWN_INPUT_FORM"
 )
 
 // Error says which input row cannot be read and why.
 type Error struct {
-	Code string
-	File string
+	ErrorCode string
+	File      string
 	// Line is the 1-based line of text inputs, Row the 1-based row of the others; 0 = unknown.
 	Line, Row int64
 	Column    string // dotted path, "" when it is not about one
@@ -101,12 +101,15 @@ func (e *Error) Where() string {
 	return e.File
 }
 
+// Code is the stable error code.
+func (e *Error) Code() string { return e.ErrorCode }
+
 // Is answers the class.
 func (e *Error) Is(target error) bool { return target == ErrInvalid }
 
 // fault is an Error before it knows its place.
 func fault(code, column, format string, args ...any) *Error {
-	return &Error{Code: code, Column: column, Reason: fmt.Sprintf(format, args...)}
+	return &Error{ErrorCode: code, Column: column, Reason: fmt.Sprintf(format, args...)}
 }
 
 // quote shows a piece of hostile input in a message, cut to a readable length.

@@ -56,7 +56,7 @@ func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o Re
 	if form == "" {
 		var ok bool
 		if form, ok = InputForm(path); !ok {
-			return failed(&Error{Code: CodeUnknownForm, File: path, Reason: "the name does not tell the form: expected .jsonl, .csv, .parquet or .arrow"})
+			return failed(&Error{ErrorCode: CodeUnknownForm, File: path, Reason: "the name does not tell the form: expected .jsonl, .csv, .parquet or .arrow"})
 		}
 	}
 	return func(yield func(arrow.RecordBatch, error) bool) {
@@ -69,7 +69,7 @@ func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o Re
 			}
 			defer f.Close()
 			if st, err := f.Stat(); err == nil && st.IsDir() {
-				yield(nil, &Error{Code: CodeUnknownForm, File: path, Reason: "a directory, not a file"})
+				yield(nil, &Error{ErrorCode: CodeUnknownForm, File: path, Reason: "a directory, not a file"})
 				return
 			}
 			r = f
@@ -78,14 +78,14 @@ func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o Re
 		case strings.HasSuffix(path, ".gz"):
 			z, err := gzip.NewReader(r)
 			if err != nil {
-				yield(nil, &Error{Code: unreadable(form), File: o.File, Reason: err.Error()})
+				yield(nil, &Error{ErrorCode: unreadable(form), File: o.File, Reason: err.Error()})
 				return
 			}
 			r = z
 		case strings.HasSuffix(path, ".zst"):
 			z, err := zstd.NewReader(r)
 			if err != nil {
-				yield(nil, &Error{Code: unreadable(form), File: o.File, Reason: err.Error()})
+				yield(nil, &Error{ErrorCode: unreadable(form), File: o.File, Reason: err.Error()})
 				return
 			}
 			defer z.Close()
@@ -123,7 +123,7 @@ func Read(ctx context.Context, r io.Reader, form Form, o ReadOptions) iter.Seq2[
 	case Arrow:
 		return readArrow(ctx, r, o)
 	}
-	return failed(&Error{Code: CodeUnknownForm, File: o.File, Reason: fmt.Sprintf("form %q cannot be read: expected jsonl, csv, parquet or arrow", form)})
+	return failed(&Error{ErrorCode: CodeUnknownForm, File: o.File, Reason: fmt.Sprintf("form %q cannot be read: expected jsonl, csv, parquet or arrow", form)})
 }
 
 func failed(err error) iter.Seq2[arrow.RecordBatch, error] {

@@ -71,7 +71,7 @@ func describe(err error) string {
 	if !errors.As(err, &e) || !errors.Is(err, rowio.ErrInvalid) {
 		return "untyped error: " + err.Error()
 	}
-	return e.Code + ": " + e.Error()
+	return e.ErrorCode + ": " + e.Error()
 }
 
 func TestParseTime_Forms(t *testing.T) {

@@ -102,7 +102,7 @@ func (c *converter) batch(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 func firstForbiddenNull(arr arrow.Array, f schema.Field) int {
 	if !f.Nullable && arr.NullN() > 0 {
 		for i := range arr.Len() {
-			if arr.IsNull(i) {
+			if isNull(arr, i) {
 				return i
 			}
 		}
@@ -118,7 +118,7 @@ func firstForbiddenNull(arr arrow.Array, f schema.Field) int {
 			continue
 		}
 		for i := range s.Len() {
-			if s.IsValid(i) && s.Field(c).IsNull(i) {
+			if s.IsValid(i) && isNull(s.Field(c), i) {
 				return i
 			}
 		}
@@ -261,7 +261,7 @@ func structConvertible(path string, from arrow.DataType, to *arrow.StructType, t
 
 // appendConverted appends value i of arr to b; the pair of types has passed convertible.
 func appendConverted(b array.Builder, arr arrow.Array, i int) error {
-	if arr.IsNull(i) {
+	if isNull(arr, i) {
 		b.AppendNull()
 		return nil
 	}

@@ -56,7 +56,7 @@ func (w *csvWriter) Write(b arrow.RecordBatch) error {
 			if c > 0 {
 				w.buf = append(w.buf, ',')
 			}
-			if b.Column(c).IsNull(i) {
+			if isNull(b.Column(c), i) {
 				continue
 			}
 			var err error

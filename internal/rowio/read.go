@@ -81,7 +81,7 @@ func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o Re
 				yield(nil, &Error{ErrorCode: unreadable(form), File: o.File, Reason: err.Error()})
 				return
 			}
-			r = z
+			r = &unpacked{z, form}
 		case strings.HasSuffix(path, ".zst"):
 			z, err := zstd.NewReader(r)
 			if err != nil {
@@ -89,7 +89,7 @@ func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o Re
 				return
 			}
 			defer z.Close()
-			r = z
+			r = &unpacked{z, form}
 		}
 		for b, err := range Read(ctx, r, form, o) {
 			if !yield(b, err) || err != nil {
@@ -97,6 +97,20 @@ func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o Re
 			}
 		}
 	}
+}
+
+// unpacked is a decompressor whose faults are faults of the input.
+type unpacked struct {
+	r    io.Reader
+	form Form
+}
+
+func (u *unpacked) Read(b []byte) (int, error) {
+	n, err := u.r.Read(b)
+	if err != nil && err != io.EOF {
+		err = fault(unreadable(u.form), "", "decompress: %v", err)
+	}
+	return n, err
 }
 
 func unreadable(form Form) string {
@@ -122,6 +136,8 @@ func Read(ctx context.Context, r io.Reader, form Form, o ReadOptions) iter.Seq2[
 		return readText(ctx, r, o, newCSVLines)
 	case Arrow:
 		return readArrow(ctx, r, o)
+	case Parquet:
+		return readParquet(ctx, r, o)
 	}
 	return failed(&Error{ErrorCode: CodeUnknownForm, File: o.File, Reason: fmt.Sprintf("form %q cannot be read: expected jsonl, csv, parquet or arrow", form)})
 }

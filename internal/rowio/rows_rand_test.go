@@ -128,7 +128,7 @@ func drawBatch(t *rapid.T) (*schema.Struct, arrow.RecordBatch) {
 }
 
 func TestWriter_RoundTrip(t *testing.T) {
-	for _, form := range []rowio.Form{rowio.JSONL, rowio.CSV, rowio.Arrow} {
+	for _, form := range []rowio.Form{rowio.JSONL, rowio.CSV, rowio.Arrow, rowio.Parquet} {
 		t.Run(string(form), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s, want := drawBatch(t)

@@ -65,7 +65,7 @@ func (w *tableWriter) Write(b arrow.RecordBatch) error {
 	for i := range int(b.NumRows()) {
 		row := make([]string, len(w.s.Fields))
 		for c, f := range w.s.Fields {
-			if b.Column(c).IsNull(i) {
+			if isNull(b.Column(c), i) {
 				row[c] = "NULL"
 				continue
 			}

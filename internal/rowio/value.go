@@ -14,7 +14,7 @@ import (
 
 // appendJSONValue writes value i of arr, whose Delta type is t, as JSON.
 func appendJSONValue(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, error) {
-	if arr.IsNull(i) {
+	if isNull(arr, i) {
 		return append(b, "null"...), nil
 	}
 	switch t := t.(type) {
@@ -221,3 +221,6 @@ func appendJSONString(b []byte, s string) []byte {
 	}
 	return append(append(b, s[start:]...), '"')
 }
+
+// isNull is IsNull also for arrays of type null, which have no bitmap.
+func isNull(arr arrow.Array, i int) bool { return arr.DataType().ID() == arrow.NULL || arr.IsNull(i) }

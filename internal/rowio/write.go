@@ -40,6 +40,8 @@ func NewWriter(w io.Writer, form Form, s *schema.Struct, o WriteOptions) (Writer
 		return newTableWriter(w, s, o)
 	case Arrow:
 		return newArrowWriter(w, s)
+	case Parquet:
+		return newParquetWriter(w, s)
 	}
 	return nil, fmt.Errorf("output form %q: unknown", form)
 }

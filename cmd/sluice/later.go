@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// laterCommands are the commands that the contract of the command line names
+// and this version lacks; they are refused by name instead of as typing errors.
+var laterCommands = map[string]string{
+	"run": "a pipeline", "diff": "rows that differ between versions", "check": "what can be done with a table",
+	"explain": "every event of a key", "verify": "compare with another table", "detect": "what a source holds",
+	"fsck": "check log and files", "merge": "MERGE statements", "alter": "change a table's schema or properties",
+	"optimize": "compact files", "vacuum": "delete unused files", "restore": "go back to a version", "clone": "copy a table",
+	"convert": "Parquet to Delta", "rewind": "go back with state and positions", "refresh": "start a flow anew",
+	"reset": "forget positions", "quarantine": "list, show and replay poison", "fmt": "canonical AUTO CDC SQL",
+}
+
+// laterFlags are flags of the contract that this version lacks, by command.
+var laterFlags = map[string][]string{
+	"apply": {"file", "f", "source", "ignore-null-updates", "columns-to-update", "system-sequence-by", "track-history",
+		"follow", "batch-interval", "snapshot", "snapshot-version", "max-delete-fraction", "allow-empty-snapshot", "listen", "memory"},
+	"changes": {"follow", "checkpoint", "ignore-missing"},
+}
+
+// laterFlag finds the flag that a parse error complains of among laterFlags.
+func laterFlag(cmd *cobra.Command, message string) (string, bool) {
+	for _, name := range laterFlags[cmd.Name()] {
+		if strings.HasSuffix(message, "--"+name) || strings.Contains(message, "unknown shorthand flag: '"+name+"'") {
+			return name, true
+		}
+	}
+	return "", false
+}

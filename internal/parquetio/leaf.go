@@ -277,7 +277,7 @@ func (r *leafReader) loadIndex() error {
 	start, length := m.span()
 	for i, p := range index {
 		if p.offset < start || p.size <= 0 || int64(p.size) > start+length-p.offset || p.firstRow < 0 || p.firstRow >= r.rows ||
-			i == 0 && p.firstRow != 0 || i > 0 && (p.firstRow <= index[i-1].firstRow || p.offset < index[i-1].offset) {
+			i == 0 && p.firstRow != 0 || i > 0 && (p.firstRow < index[i-1].firstRow || p.offset < index[i-1].offset) {
 			return corruptf("offset index entry %d: row %d at %d+%d", i, p.firstRow, p.offset, p.size)
 		}
 	}

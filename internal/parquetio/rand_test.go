@@ -113,7 +113,7 @@ func fill(r *rng, b array.Builder, t schema.Type, nullable bool) {
 		case *array.BooleanBuilder:
 			b.Append(n&1 == 0)
 		case *array.Date32Builder:
-			b.Append(arrow.Date32(n))
+			b.Append(arrow.Date32(n % 2_000_000))
 		case *array.TimestampBuilder:
 			b.Append(arrow.Timestamp(n * 1_000_003))
 		}

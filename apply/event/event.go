@@ -66,6 +66,9 @@ type Record struct {
 	Columns arrow.RecordBatch
 	// Raw is the whole record as it stood in the source, for quarantine.
 	Raw []byte
+	// Fault, if not "", says why the source could not split or read the record
+	// ("LINE_TOO_LONG: ..."): decoders make it poison P1 with that code.
+	Fault string
 }
 
 // Batch is change rows of one source table (see the invariants of the package).
@@ -151,6 +154,8 @@ const (
 	ControlSignal    ControlKind = "SIGNAL"
 	ControlTombstone ControlKind = "TOMBSTONE"
 	ControlUnknown   ControlKind = "UNKNOWN"
+	// ControlFiltered counts records of tables that were not asked for.
+	ControlFiltered ControlKind = "FILTERED"
 )
 
 // Decoded is what a decoder made of the records since the last Flush.

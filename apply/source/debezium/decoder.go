@@ -1,0 +1,411 @@
+package debezium
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/wire"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// Decoder decodes Debezium JSON; it implements event.Decoder.
+type Decoder struct {
+	opt         *Options
+	unavailable *placeholders
+
+	tables map[event.Table]*table
+	order  []*table
+	byName map[string]*table // by the raw names of a source block
+	schema schemaCache
+
+	rows     int
+	bytes    int64
+	poison   []event.Poison
+	controls map[event.ControlKind]int64
+	warnings []string
+	warned   map[string]bool
+
+	state state
+
+	// buffers of one record
+	top, src, row, old, key, other []wire.Field
+	keyNames                       []string
+	cells                          []wire.Cell
+	name                           []byte
+}
+
+// state is what Position.Decoder carries.
+type state struct {
+	// Snapshot is the largest snapshot position seen, by connector name.
+	Snapshot map[string]int64 `json:"snapshot,omitempty"`
+	// Deletes: the flattened stream has delete events, so tombstones are control.
+	Deletes bool `json:"deletes,omitempty"`
+	// Types are the inferred column types, by table and column.
+	Types map[string][]typedColumn `json:"types,omitempty"`
+}
+
+type typedColumn struct {
+	Name string `json:"n"`
+	Type string `json:"t"`
+}
+
+// table is one source table with what its records taught.
+type table struct {
+	*wire.Table
+	plan *rowPlan // of the newest embedded schema; nil: none yet
+	// partialBefore: an update came without before image, so before images are
+	// not whole (PostgreSQL's replica identity is not FULL); wholeBefore: one came with.
+	partialBefore, wholeBefore bool
+	keep                       bool
+}
+
+// New makes a decoder; an error names every bad option.
+func New(o Options) (*Decoder, error) {
+	opt, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Decoder{
+		opt: opt, unavailable: newPlaceholders(opt.placeholder),
+		tables: map[event.Table]*table{}, byName: map[string]*table{}, schema: schemaCache{plans: map[string]*cachedSchema{}},
+		controls: map[event.ControlKind]int64{}, warned: map[string]bool{},
+		state: state{Snapshot: map[string]int64{}, Types: map[string][]typedColumn{}},
+	}, nil
+}
+
+// Pending implements event.Decoder.
+func (d *Decoder) Pending() (int, int64) { return d.rows, d.bytes }
+
+// Flush implements event.Decoder. Batches come by table in order of first
+// appearance, within a table in order of the records.
+func (d *Decoder) Flush() (*event.Decoded, error) {
+	out := &event.Decoded{Poison: d.poison, Controls: d.controls, Warnings: d.warnings}
+	for _, t := range d.order {
+		batches, err := t.Take()
+		if err != nil {
+			return nil, fmt.Errorf("build batch of table %s: %w", t.ID.Name, err)
+		}
+		out.Batches = append(out.Batches, batches...)
+	}
+	d.rows, d.bytes, d.poison, d.warnings = 0, 0, nil, nil
+	d.controls = map[event.ControlKind]int64{}
+	return out, nil
+}
+
+// State implements event.Decoder.
+func (d *Decoder) State() string {
+	for _, t := range d.order {
+		if types := t.InferredTypes(); len(types) > 0 {
+			cols := make([]typedColumn, 0, len(types))
+			for _, f := range types {
+				cols = append(cols, typedColumn{f.Name, f.Type.String()})
+			}
+			d.state.Types[tableKey(t.ID)] = cols
+		}
+	}
+	if len(d.state.Snapshot) == 0 && !d.state.Deletes && len(d.state.Types) == 0 {
+		return ""
+	}
+	b, err := json.Marshal(d.state)
+	if err != nil {
+		return "" // cannot be: strings and numbers only
+	}
+	return string(b)
+}
+
+// Restore implements event.Decoder. It may be called once for each position;
+// the states are merged.
+func (d *Decoder) Restore(s string) error {
+	if s == "" {
+		return nil
+	}
+	var st state
+	if err := json.Unmarshal([]byte(s), &st); err != nil {
+		return fmt.Errorf("restore decoder state: %w", err)
+	}
+	for name, pos := range st.Snapshot {
+		d.state.Snapshot[name] = max(d.state.Snapshot[name], pos)
+	}
+	d.state.Deletes = d.state.Deletes || st.Deletes
+	for name, cols := range st.Types {
+		d.state.Types[name] = cols
+	}
+	return nil
+}
+
+func tableKey(t event.Table) string { return t.Database + "/" + t.Schema + "/" + t.Name }
+
+// Add implements event.Decoder.
+func (d *Decoder) Add(_ context.Context, r *event.Record) error {
+	err := d.add(r)
+	var p *wire.PoisonError
+	if errors.As(err, &p) {
+		d.quarantine(r, p)
+		return nil
+	}
+	return err
+}
+
+// quarantine keeps a copy of the record with the reason.
+func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError) {
+	c := *r
+	c.Key, c.Value, c.Raw = bytes.Clone(r.Key), bytes.Clone(r.Value), bytes.Clone(r.Raw)
+	c.Headers = make([]event.Header, len(r.Headers))
+	for i, h := range r.Headers {
+		c.Headers[i] = event.Header{Key: h.Key, Value: bytes.Clone(h.Value)}
+	}
+	// What is known of the table and whether a delete is lost, without trusting more of the record.
+	var src origin
+	isDelete := false
+	for _, f := range d.src {
+		src.take(f.Key.Raw, f.Val)
+	}
+	if op, ok := d.field("op"); ok && op.Is("d") {
+		isDelete = true
+	}
+	if del, ok := d.field("__deleted"); ok && (del.Kind == wire.True || del.Is("true")) {
+		isDelete = true
+	}
+	d.poison = append(d.poison, event.Poison{
+		Class: p.Class, Code: p.Code, Reason: p.Reason, Record: c, Delete: isDelete,
+		Table: event.Table{Database: string(src.db), Schema: string(src.schema), Name: string(src.table)},
+	})
+}
+
+func (d *Decoder) field(name string) (wire.Token, bool) {
+	for _, f := range d.top {
+		if f.Key.Is(name) {
+			return f.Val, true
+		}
+	}
+	return wire.Token{}, false
+}
+
+func (d *Decoder) warn(format string, args ...any) {
+	w := fmt.Sprintf(format, args...)
+	if !d.warned[w] {
+		d.warned[w] = true
+		d.warnings = append(d.warnings, w)
+	}
+}
+
+func badBytes(err error) error {
+	var s *wire.SyntaxError
+	if errors.As(err, &s) {
+		return wire.Poison(event.PoisonBytes, "INVALID_JSON", "%s", s.Error())
+	}
+	return err
+}
+
+func (d *Decoder) add(r *event.Record) error {
+	d.top, d.src, d.row, d.old = d.top[:0], d.src[:0], d.row[:0], d.old[:0]
+	if r.Fault != "" {
+		code, reason, _ := bytes.Cut([]byte(r.Fault), []byte(": "))
+		return wire.Poison(event.PoisonBytes, string(code), "%s", reason)
+	}
+	if r.Columns != nil {
+		return wire.Poison(event.PoisonEnvelope, "NOT_DEBEZIUM", "rows of a columnar or CSV file are no change events")
+	}
+	if !utf8.Valid(r.Value) || !utf8.Valid(r.Key) {
+		return wire.Poison(event.PoisonBytes, "INVALID_UTF8", "the record is not UTF-8")
+	}
+	if r.Value == nil {
+		return d.tombstone(r)
+	}
+	value := bytes.TrimPrefix(r.Value, []byte("\ufeff"))
+	if len(value) == 0 {
+		return wire.Poison(event.PoisonBytes, "EMPTY_VALUE", "the value has no bytes; a tombstone is null")
+	}
+	var err error
+	if d.top, err = d.object(value, d.top, true); err != nil {
+		return err
+	}
+	return d.value(r)
+}
+
+// object parses a whole document that must be an object.
+func (d *Decoder) object(data []byte, into []wire.Field, schemas bool) ([]wire.Field, error) {
+	var known []byte
+	if schemas {
+		known = d.schema.last
+	}
+	fields, end, err := wire.ParseObject(data, 0, into, known)
+	if err == nil {
+		err = wire.End(data, end)
+	}
+	if err != nil {
+		if t, end, e := wire.Value(data, 0); e == nil && t.Kind != wire.Object && wire.End(data, end) == nil {
+			return fields[:0], wire.Poison(event.PoisonEnvelope, "NOT_AN_OBJECT", "the value is JSON but no object")
+		}
+		return fields[:0], badBytes(err)
+	}
+	return fields, unique(fields)
+}
+
+// unique refuses an object that names a member twice.
+func unique(fields []wire.Field) error {
+	for i := range fields {
+		for j := range i {
+			if len(fields[i].Key.Raw) == len(fields[j].Key.Raw) && bytes.Equal(fields[i].Key.Raw, fields[j].Key.Raw) {
+				return wire.Poison(event.PoisonBytes, "DUPLICATE_KEY", "member %q comes twice", fields[i].Key.Raw)
+			}
+		}
+	}
+	return nil
+}
+
+// envelope is the top level of a value, by member.
+type envelope struct {
+	schema, payload             wire.Token
+	before, after, source, op   wire.Token
+	status, id, ddl, changes    wire.Token
+	message, update, ts, dbName wire.Token
+	others                      int
+}
+
+func readEnvelope(fields []wire.Field) (e envelope) {
+	for _, f := range fields {
+		switch string(f.Key.Raw) {
+		case "schema":
+			e.schema = f.Val
+		case "payload":
+			e.payload = f.Val
+		case "before":
+			e.before = f.Val
+		case "after":
+			e.after = f.Val
+		case "source":
+			e.source = f.Val
+		case "op":
+			e.op = f.Val
+		case "status":
+			e.status = f.Val
+		case "id":
+			e.id = f.Val
+		case "ddl":
+			e.ddl = f.Val
+		case "tableChanges":
+			e.changes = f.Val
+		case "databaseName":
+			e.dbName = f.Val
+		case "message":
+			e.message = f.Val
+		case "updateDescription":
+			e.update = f.Val
+		case "ts_ms", "ts_us", "ts_ns":
+			e.ts = f.Val
+		case "transaction":
+		default:
+			e.others++
+		}
+	}
+	return e
+}
+
+// value handles a parsed top level: unwraps an embedded schema, then tells
+// envelopes, flattened rows and records without rows apart.
+func (d *Decoder) value(r *event.Record) error {
+	e := readEnvelope(d.top)
+	var connect *cachedSchema
+	if e.payload.Kind != wire.None && e.schema.Kind != wire.None && len(d.top) == 2 {
+		payload := e.payload
+		if e.schema.Kind == wire.Object {
+			var err error
+			if connect, err = d.schema.get(e.schema.Raw); err != nil {
+				return wire.Poison(event.PoisonEnvelope, "BAD_SCHEMA", "%s", err.Error())
+			}
+		}
+		switch payload.Kind {
+		case wire.Null:
+			return d.tombstone(r)
+		case wire.Object:
+		default:
+			return wire.Poison(event.PoisonEnvelope, "NOT_AN_OBJECT", "payload is no object")
+		}
+		var err error
+		if d.top, err = d.object(payload.Raw, d.top[:0], false); err != nil {
+			return err
+		}
+		e = readEnvelope(d.top)
+	}
+	if d.opt.Flat && !(e.source.Kind == wire.Object && e.op.Kind == wire.String) {
+		if kind, ok := e.control(r.Topic); ok {
+			d.controls[kind]++
+			return nil
+		}
+		return d.flat(r, connect)
+	}
+	if e.op.Kind == wire.None || e.op.Kind == wire.Null {
+		if kind, ok := e.control(r.Topic); ok {
+			d.controls[kind]++
+			return nil
+		}
+		return wire.Poison(event.PoisonEnvelope, "MISSING_OP", "the envelope has no op")
+	}
+	if e.op.Kind != wire.String || len(e.op.Raw) != 1 {
+		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "op %.40s", e.op.Raw)
+	}
+	if e.source.Kind != wire.Object {
+		return wire.Poison(event.PoisonEnvelope, "MISSING_SOURCE", "the envelope has no source block")
+	}
+	return d.change(r, &e, connect)
+}
+
+// control tells what a record without op is: a transaction marker, a schema
+// change, a heartbeat.
+func (e *envelope) control(topic string) (event.ControlKind, bool) {
+	switch {
+	case e.after.Kind > wire.Null || e.before.Kind > wire.Null || e.op.Kind > wire.Null:
+	case e.status.Kind == wire.String && e.id.Kind == wire.String && (e.status.Is("BEGIN") || e.status.Is("END")):
+		return event.ControlTx, true
+	case e.ddl.Kind > wire.None && (e.source.Kind == wire.Object || e.changes.Kind > wire.None || e.dbName.Kind > wire.None):
+		return event.ControlSchema, true
+	case e.ts.Kind == wire.Number && e.others == 0 && e.source.Kind == wire.None && e.id.Kind == wire.None,
+		bytes.HasPrefix([]byte(topic), []byte("__debezium-heartbeat")):
+		return event.ControlHeartbeat, true
+	}
+	return "", false
+}
+
+// tombstone: a null value. In an envelope stream it follows a delete and says
+// nothing new (and carries no position: re-sent ones would lose rows).
+func (d *Decoder) tombstone(r *event.Record) error {
+	if d.opt.Flat && d.opt.tombstones != "control" && (d.opt.tombstones == "delete" || !d.state.Deletes) {
+		return d.flatTombstone(r)
+	}
+	d.controls[event.ControlTombstone]++
+	return nil
+}
+
+// tableOf finds or makes the table of a source block; false: not asked for.
+func (d *Decoder) tableOf(db, sch, name []byte) *table {
+	d.name = append(append(append(append(append(d.name[:0], db...), 0), sch...), 0), name...)
+	if t, ok := d.byName[string(d.name)]; ok {
+		return t
+	}
+	id := event.Table{Database: string(db), Schema: string(sch), Name: string(name)}
+	t := d.tables[id]
+	if t == nil {
+		t = &table{Table: wire.NewTable(id), keep: len(d.opt.Tables) == 0}
+		t.Modes = wire.Modes{Binary: d.opt.defaults.Binary}
+		for _, want := range d.opt.Tables {
+			t.keep = t.keep || wire.SameTable(id, want)
+		}
+		var preset []schema.Field
+		for _, c := range d.state.Types[tableKey(id)] {
+			if typ := wire.InferredType(c.Type); typ != nil {
+				preset = append(preset, schema.Field{Name: c.Name, Type: typ})
+			}
+		}
+		t.Preset(preset)
+		d.tables[id] = t
+		d.order = append(d.order, t)
+	}
+	d.byName[string(d.name)] = t
+	return t
+}

@@ -1,0 +1,187 @@
+package debezium
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/wire"
+)
+
+// isMeta tells whether a field of a flattened row is metadata and no column.
+func (o *Options) isMeta(name string) bool {
+	return strings.HasPrefix(name, "__") || strings.HasPrefix(name, o.prefix)
+}
+
+// flatMeta is the metadata of a flattened row, from fields or headers.
+type flatMeta struct {
+	src     origin
+	op      wire.Token
+	deleted wire.Token
+}
+
+// take reads one metadata field by its name without prefix.
+func (m *flatMeta) take(name []byte, v wire.Token) {
+	switch string(name) {
+	case "op":
+		m.op = v
+	case "deleted":
+		m.deleted = v
+	default:
+		m.src.take(bytes.TrimPrefix(name, []byte("source_")), v)
+	}
+}
+
+// flat handles a flattened row.
+func (d *Decoder) flat(r *event.Record, connect *cachedSchema) error {
+	var m flatMeta
+	d.headerMeta(&m, r.Headers)
+	d.row = d.row[:0]
+	for _, f := range d.top {
+		name := f.Key.Raw
+		if f.Key.Esc {
+			name = f.Key.Text(nil)
+		}
+		switch {
+		case bytes.HasPrefix(name, []byte(d.opt.prefix)):
+			m.take(name[len(d.opt.prefix):], f.Val)
+		case bytes.HasPrefix(name, []byte("__")):
+			m.take(name[2:], f.Val)
+		default:
+			d.row = append(d.row, f)
+		}
+	}
+	if len(d.row) == 0 {
+		return wire.Poison(event.PoisonEnvelope, "NO_COLUMNS", "the flattened row has no columns")
+	}
+	if m.deleted.Kind != wire.None {
+		d.state.Deletes = true
+	}
+	op, err := m.operation()
+	if err != nil {
+		return err
+	}
+	t := d.flatTable(r, &m)
+	if !t.keep {
+		d.controls[event.ControlFiltered]++
+		return nil
+	}
+	row := &wire.Row{Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw))}
+	if row.Seq, err = d.flatSeq(&m, op, r.Transport); err != nil {
+		return err
+	}
+	if err := d.readKey(r); err != nil {
+		return err
+	}
+	if err := d.schemaOf(t, connect, true); err != nil {
+		return err
+	}
+	keys := d.keysOf(t, false)
+	switch op {
+	case 'd':
+		// A rewritten delete is the before image, with its fillers.
+		row.Op = event.Delete
+		d.old = append(d.old[:0], d.row...)
+		return d.delete(t, row, &m.src, keys, r.Headers)
+	case 'c':
+		row.Op = event.Insert
+	case 'u':
+		row.Op = event.Update
+	default:
+		row.Op = event.Upsert
+	}
+	return d.upsert(t, row, keys, r.Headers)
+}
+
+// operation is c, u, r, d, or 0 where the row does not say (an upsert).
+func (m *flatMeta) operation() (byte, error) {
+	switch {
+	case m.deleted.Kind == wire.True || m.deleted.Is("true"):
+		return 'd', nil
+	case m.deleted.Kind == wire.None || m.deleted.Kind == wire.Null || m.deleted.Kind == wire.False || m.deleted.Is("false"):
+	default:
+		return 0, wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "__deleted %.40s", m.deleted.Raw)
+	}
+	if m.op.Kind <= wire.Null {
+		return 0, nil
+	}
+	if m.op.Kind == wire.String && len(m.op.Raw) == 1 {
+		switch c := m.op.Raw[0]; c {
+		case 'c', 'u', 'r', 'd':
+			return c, nil
+		}
+	}
+	return 0, wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "op %.40s", m.op.Raw)
+}
+
+// headerMeta reads add.headers.
+func (d *Decoder) headerMeta(m *flatMeta, headers []event.Header) {
+	for _, h := range headers {
+		name, ok := strings.CutPrefix(h.Key, "__")
+		if !ok || strings.HasPrefix(h.Key, "__debezium") || h.Value == nil {
+			continue
+		}
+		tok, end, err := wire.Value(h.Value, 0)
+		if err != nil || wire.End(h.Value, end) != nil || tok.Kind > wire.String {
+			tok = wire.Token{Kind: wire.String, Raw: h.Value}
+		}
+		m.take([]byte(name), tok)
+	}
+}
+
+// flatTable is the table a flattened row names, else the topic's last element.
+func (d *Decoder) flatTable(r *event.Record, m *flatMeta) *table {
+	if len(m.src.table) > 0 {
+		return d.tableOf(m.src.db, m.src.schema, m.src.table)
+	}
+	parts := strings.Split(r.Topic, ".")
+	var sch string
+	if len(parts) > 2 {
+		sch = parts[len(parts)-2]
+	}
+	return d.tableOf(nil, []byte(sch), []byte(parts[len(parts)-1]))
+}
+
+// flatSeq: the position of F1 where add.fields brought one and deletes are
+// events; else the transport, for every record of the stream alike.
+func (d *Decoder) flatSeq(m *flatMeta, op byte, transport int64) (wire.Seq, error) {
+	kind := m.src.kind()
+	byTransport := d.opt.sequence == "transport" || d.opt.tombstones == "delete" ||
+		d.opt.tombstones == "auto" && !d.state.Deletes
+	switch {
+	case d.opt.sequence == "position" && byTransport:
+		return wire.Seq{}, &ConfigError{"TOMBSTONES_HAVE_NO_POSITION", "tombstones are the deletes of this stream and carry no position; use sequence=transport, or delete.tombstone.handling.mode=rewrite in the connector"}
+	case byTransport || kind == wire.SeqTransport:
+		kind = wire.SeqTransport
+		d.warn("flattened rows are ordered by their place in the topic: re-sent events after a connector restart count as new; add position fields (add.fields) and delete.tombstone.handling.mode=rewrite")
+	}
+	return d.seq(&m.src, kind, m.src.inSnapshot(op), transport)
+}
+
+// flatTombstone: a null value that is the delete itself.
+func (d *Decoder) flatTombstone(r *event.Record) error {
+	var m flatMeta
+	d.headerMeta(&m, r.Headers)
+	if err := d.readKey(r); err != nil {
+		return err
+	}
+	if len(d.key) == 0 {
+		return wire.Poison(event.PoisonKey, "KEY_NULL", "a tombstone without a key deletes nothing that could be named")
+	}
+	t := d.flatTable(r, &m)
+	if !t.keep {
+		d.controls[event.ControlFiltered]++
+		return nil
+	}
+	row := &wire.Row{Op: event.Delete, Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw))}
+	var err error
+	if row.Seq, err = d.flatSeq(&m, 'd', r.Transport); err != nil {
+		return err
+	}
+	return d.delete(t, row, &m.src, d.keysOf(t, false), r.Headers)
+}
+
+// ConfigError is a stream that the options do not fit; it stops the flow.
+type ConfigError struct{ Code, Reason string }
+
+func (e *ConfigError) Error() string { return e.Code + ": " + e.Reason }

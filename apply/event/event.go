@@ -66,6 +66,8 @@ type Record struct {
 	Columns arrow.RecordBatch
 	// Raw is the whole record as it stood in the source, for quarantine.
 	Raw []byte
+	// Size is the bytes behind the record where Raw does not hold them (columnar files).
+	Size int64
 	// Fault, if not "", says why the source could not split or read the record
 	// ("LINE_TOO_LONG: ..."): decoders make it poison P1 with that code.
 	Fault string

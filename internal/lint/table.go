@@ -37,8 +37,8 @@ var layers = []layer{
 
 	{pkg: "apply/event", tier: 80},
 	{pkg: "apply/source/wire", tier: 81},
-	{pkg: "apply/source", tier: 82},
-	{pkg: "apply/source/*", tier: 83},
+	{pkg: "apply/source/*", tier: 82},
+	{pkg: "apply/source", tier: 83},
 	{pkg: "apply", tier: 84},
 	{pkg: "apply/sql", tier: 85},
 

@@ -398,7 +398,7 @@ func (d *Decoder) tableOf(db, sch, name []byte) *table {
 		}
 		var preset []schema.Field
 		for _, c := range d.state.Types[tableKey(id)] {
-			if typ := wire.InferredType(c.Type); typ != nil {
+			if typ, err := schema.ParseType(c.Type); err == nil {
 				preset = append(preset, schema.Field{Name: c.Name, Type: typ})
 			}
 		}

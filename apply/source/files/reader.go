@@ -234,8 +234,6 @@ func (r *reader) decode(p *peeker, path string) error {
 		return &Error{Code: "FILE_UNREADABLE", Path: r.in.path, Reason: "its first bytes are not what its name says"}
 	}
 	if codec != "" && !r.in.stdin {
-		// The hash of a whole file covers what is stored.
-		in = io.TeeReader(p, r.sum)
 		r.whole = true
 	}
 	var err error
@@ -328,25 +326,15 @@ func (r *reader) finish() error {
 		return r.changed("it changed while it was read")
 	}
 	if r.whole {
-		if r.kind != "parquet" {
-			// What the decompressor left unread belongs to the hash.
-			if _, err := io.Copy(io.Discard, r.rawRest()); err != nil {
-				return notFound(r.in.path, err)
-			}
+		// The hash of a whole file is over what is stored; it is read once more
+		// since decompressors leave bytes and Parquet is not read in order.
+		r.sum.Reset()
+		if _, err := io.Copy(r.sum, io.NewSectionReader(r.file, 0, now.Size())); err != nil {
+			return notFound(r.in.path, err)
 		}
 		r.done = true
 	}
 	return nil
-}
-
-// rawRest hashes the stored bytes behind what the decompressor took, by
-// starting over: decompressors read ahead.
-func (r *reader) rawRest() io.Reader {
-	r.sum.Reset()
-	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
-		return strings.NewReader("")
-	}
-	return io.TeeReader(r.file, r.sum)
 }
 
 // position is how far the reader has come; false: it has none (standard input,

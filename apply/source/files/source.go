@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Paths are files, globs, directories (read with all below them) and "-".
 	Paths []string
-	// Stdin is what "-" reads; nil: os.Stdin.
+	// Stdin is what "-" reads.
 	Stdin io.Reader
 	// Host names this machine in file identities; "": os.Hostname.
 	Host string
@@ -48,8 +48,10 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.Paths) == 0 {
 		return o, errors.New("read files: no path given")
 	}
-	if o.Stdin == nil {
-		o.Stdin = os.Stdin
+	for _, p := range o.Paths {
+		if p == "-" && o.Stdin == nil {
+			return o, errors.New("read files: no standard input given")
+		}
 	}
 	if o.Host == "" {
 		host, err := os.Hostname()

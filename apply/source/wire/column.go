@@ -179,3 +179,10 @@ func (e *PoisonError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Re
 func Poison(class event.Class, code, format string, args ...any) error {
 	return &PoisonError{Class: class, Code: code, Reason: fmt.Sprintf(format, args...)}
 }
+
+// Append reads a token into a builder of the node's type; false, with nothing
+// appended, if the plan cannot read it.
+func (n *Node) Append(b array.Builder, t Token) bool {
+	var s scratch
+	return n.add(b, t, &s)
+}

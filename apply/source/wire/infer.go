@@ -1,9 +1,6 @@
 package wire
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -193,28 +190,4 @@ func (s *Shape) assume(typ schema.Type) {
 		s.elem = &Shape{Exact: s.Exact}
 		s.elem.assume(typ.Elem)
 	}
-}
-
-// InferredType reads the DDL form of a type that inference can give; nil for others.
-func InferredType(ddl string) schema.Type {
-	switch ddl {
-	case "BOOLEAN":
-		return schema.Boolean
-	case "BIGINT":
-		return schema.Long
-	case "DOUBLE":
-		return schema.Double
-	case "STRING":
-		return schema.String
-	}
-	var scale int
-	if n, err := fmt.Sscanf(ddl, "DECIMAL(38,%d)", &scale); n == 1 && err == nil && scale >= 0 && scale <= 38 {
-		return schema.Decimal{Precision: 38, Scale: scale}
-	}
-	if elem, ok := strings.CutPrefix(ddl, "ARRAY<"); ok {
-		if t := InferredType(strings.TrimSuffix(elem, ">")); t != nil {
-			return &schema.Array{Elem: t, ContainsNull: true}
-		}
-	}
-	return nil
 }

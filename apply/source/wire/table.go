@@ -42,6 +42,12 @@ type Table struct {
 	Exact bool
 	// MissingIsNull makes an absent field a null that is authored.
 	MissingIsNull bool
+	// Strict makes a value that its column's plan cannot read poison (P3) instead
+	// of a rescued field.
+	Strict bool
+	// WholeDeletes keeps all columns of deletes, for formats whose sequence is a
+	// column; else only the key columns are kept.
+	WholeDeletes bool
 
 	cols   []*column
 	byName map[string]int
@@ -194,12 +200,16 @@ func (t *Table) Add(r *Row) error {
 		if err := t.checkKeys(r); err != nil {
 			return err
 		}
+		if err := t.checkFields(r); err != nil {
+			return err
+		}
 	}
 	if err := t.prepare(r); err != nil {
 		return err
 	}
 	truncate := r.Op == event.Truncate
 	upsert := r.Op != event.Delete && !truncate
+	blank := !upsert && !t.WholeDeletes
 	row := t.rows
 	rescued := r.Rescued
 	for i, c := range t.cols {
@@ -216,7 +226,7 @@ func (t *Table) Add(r *Row) error {
 			if !t.MissingIsNull {
 				c.unauthored = c.unauthored.Set(row)
 			}
-		case !upsert && (truncate || !slices.Contains(t.keyIdx, i)):
+		case truncate, blank && !slices.Contains(t.keyIdx, i):
 			tok = Token{Kind: Null}
 		}
 		if c.node == nil {
@@ -286,6 +296,22 @@ func (t *Table) checkKeys(r *Row) error {
 	return nil
 }
 
+// checkFields refuses a row with a value that a strict table cannot read.
+func (t *Table) checkFields(r *Row) error {
+	if !t.Strict {
+		return nil
+	}
+	for i, c := range t.cols {
+		if i >= len(r.Cells) || c.shape != nil || r.Cells[i].Tok.Kind == None {
+			continue
+		}
+		if tok := r.Cells[i].Tok; !c.node.check(tok, &t.s) {
+			return Poison(event.PoisonField, "FIELD_TYPE", "column %q: cannot read %.100s as %s", c.name, tok.Raw, c.node.Type)
+		}
+	}
+	return nil
+}
+
 // prepare closes the open batch where the row does not belong into it, and
 // widens inferred columns that cannot hold the row's values.
 func (t *Table) prepare(r *Row) error {
@@ -310,7 +336,7 @@ func (t *Table) prepare(r *Row) error {
 		if tok.Kind <= Null || fits(c.node.Type, tok) {
 			continue
 		}
-		if r.Op == event.Delete && !slices.Contains(t.keyIdx, i) {
+		if r.Op == event.Delete && !t.WholeDeletes && !slices.Contains(t.keyIdx, i) {
 			continue
 		}
 		if err := t.Cut(); err != nil {

@@ -1,0 +1,344 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/wire"
+)
+
+// RescuedField marks, in the metadata of an Arrow field of Record.Columns, the
+// column that holds the JSON object of what did not fit the header.
+const RescuedField = "sluice.rescued"
+
+// csvRows is how many rows one Record of a CSV file holds at most.
+const csvRows = 4096
+
+// csvReader cuts a CSV file (RFC 4180) into batches of STRING columns: an empty
+// unquoted field is null, "" is the empty string, a field that a short record
+// lacks is no column of its batch.
+type csvReader struct {
+	*reader
+	delim  byte
+	header []string
+
+	fields  []csvField
+	text    []byte // unquoted text of the current record
+	b       []*array.StringBuilder
+	rows    int
+	first   int64 // line of the first row in the batch
+	offset  int64 // index of it
+	raw     []byte
+	records int64
+}
+
+type csvField struct {
+	off, end int // in text
+	null     bool
+}
+
+// readCSV yields a record for each stretch of rows of one width, and one with a
+// fault for each that breaks the grammar.
+func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (bool, error) {
+	c := &csvReader{reader: r, delim: r.opt.Delimiter}
+	if c.delim == 0 {
+		c.delim = ','
+		if name, _ := stripCodec(r.in.path); hasSuffixFold(name, ".tsv") {
+			c.delim = '\t'
+		}
+	}
+	c.records = r.lines
+	if r.start > 0 && !r.opt.NoHeader {
+		if err := c.headerOf(r.in.path); err != nil {
+			return false, err
+		}
+	}
+	for {
+		n, fault, err := c.next(ctx)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			return c.flush(yield), nil
+		}
+		raw := r.take(n)
+		if len(bytes.TrimRight(raw, "\r\n")) == 0 && fault == "" {
+			r.lines++
+			continue
+		}
+		line := r.lines + 1
+		r.lines += int64(max(1, bytes.Count(raw, []byte("\n"))))
+		if c.header == nil && fault == "" {
+			if !r.opt.NoHeader {
+				if fault = c.setHeader(); fault == "" {
+					continue
+				}
+				return false, &Error{Code: "FILE_UNREADABLE", Path: r.in.path, Reason: fault}
+			}
+			for i := range c.fields {
+				c.header = append(c.header, "_c"+strconv.Itoa(i))
+			}
+		}
+		if fault != "" {
+			if !c.flush(yield) {
+				return false, nil
+			}
+			raw = bytes.TrimRight(raw, "\r\n")
+			r.rec = event.Record{Source: r.in.uri, Transport: line - 1, End: r.off, Line: line, Raw: raw, Value: raw, Fault: fault}
+			if !yield(&r.rec) {
+				return false, nil
+			}
+			continue
+		}
+		if !c.add(raw, line, yield) {
+			return false, nil
+		}
+	}
+}
+
+// headerOf reads the header from the start of a file that is read on from its middle.
+func (c *csvReader) headerOf(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return notFound(path, err)
+	}
+	defer f.Close()
+	h := &csvReader{reader: &reader{opt: c.opt, in: c.in, file: f, stat: c.stat, src: f, whole: true}, delim: c.delim}
+	n, fault, err := h.next(context.Background())
+	if err != nil {
+		return err
+	}
+	if n == 0 || fault != "" {
+		return c.changed("its header cannot be read again")
+	}
+	h.setHeader()
+	c.header = h.header
+	return nil
+}
+
+// setHeader takes the current fields as column names; a reason if they are none.
+func (c *csvReader) setHeader() string {
+	seen := map[string]bool{}
+	for i, f := range c.fields {
+		name := string(c.text[f.off:f.end])
+		if i == 0 {
+			name = string(bytes.TrimPrefix([]byte(name), []byte("\ufeff")))
+		}
+		if name == "" || seen[name] {
+			return fmt.Sprintf("column %d of the header is empty or comes twice: %q", i+1, name)
+		}
+		seen[name] = true
+		c.header = append(c.header, name)
+	}
+	return ""
+}
+
+// next parses the record at head into fields and returns its length with its
+// line end, 0 at the end of what is there. A fault is a broken record, which
+// ends at its line.
+func (c *csvReader) next(ctx context.Context) (n int, fault string, err error) {
+	for {
+		n, fault, ok := c.parse(c.buf[c.head:c.tail], c.eof)
+		if ok {
+			if c.eof && n == c.tail-c.head && n > 0 && c.buf[c.head+n-1] != '\n' && !c.lastRecord(ctx) {
+				return 0, "", nil
+			}
+			return n, fault, nil
+		}
+		if c.tail-c.head > c.opt.MaxRecordBytes {
+			return c.tail - c.head, fmt.Sprintf("LINE_TOO_LONG: the record is longer than %d bytes, or a quote is not closed", c.opt.MaxRecordBytes), nil
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, "", err
+		}
+		if err := c.fill(); err != nil {
+			return 0, "", err
+		}
+	}
+}
+
+func (c *csvReader) lastRecord(ctx context.Context) bool {
+	age := c.opt.StableAge
+	if age == 0 {
+		age = time.Second
+	}
+	return c.stable(ctx, age, min(age, time.Second))
+}
+
+// parse splits one record; ok is false if more bytes are needed.
+func (c *csvReader) parse(b []byte, eof bool) (n int, fault string, ok bool) {
+	c.fields, c.text = c.fields[:0], c.text[:0]
+	if len(b) == 0 {
+		return 0, "", eof
+	}
+	lineEnd := func(i int) int { // index behind the line that i is in
+		if k := bytes.IndexByte(b[i:], '\n'); k >= 0 {
+			return i + k + 1
+		}
+		return len(b)
+	}
+	for i := 0; ; {
+		off := len(c.text)
+		quoted := i < len(b) && b[i] == '"'
+		if quoted {
+			i++
+			for {
+				k := bytes.IndexByte(b[i:], '"')
+				if k < 0 {
+					if !eof {
+						return 0, "", false
+					}
+					return len(b), "UNCLOSED_QUOTE: a quoted field does not end", true
+				}
+				c.text = append(c.text, b[i:i+k]...)
+				i += k + 1
+				if i < len(b) && b[i] == '"' {
+					c.text = append(c.text, '"')
+					i++
+					continue
+				}
+				if i == len(b) && !eof {
+					return 0, "", false
+				}
+				break
+			}
+		} else {
+			start := i
+			for i < len(b) && b[i] != c.delim && b[i] != '\n' {
+				i++
+			}
+			if i == len(b) && !eof {
+				return 0, "", false
+			}
+			field := b[start:i]
+			if i == len(b) || b[i] == '\n' {
+				field = bytes.TrimSuffix(field, []byte("\r"))
+			}
+			c.text = append(c.text, field...)
+		}
+		c.fields = append(c.fields, csvField{off, len(c.text), !quoted && len(c.text) == off})
+		switch {
+		case i == len(b):
+			return i, "", true
+		case b[i] == c.delim:
+			i++
+		case b[i] == '\n':
+			return i + 1, "", true
+		case b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n':
+			return i + 2, "", true
+		case b[i] == '\r' && i+1 == len(b):
+			if !eof {
+				return 0, "", false
+			}
+			return i + 1, "", true
+		default:
+			end := lineEnd(i)
+			if end == len(b) && !eof {
+				return 0, "", false
+			}
+			return end, "BAD_QUOTE: text after a closing quote", true
+		}
+	}
+}
+
+// add takes the current fields into the batch; what differs in width begins a
+// new one.
+func (c *csvReader) add(raw []byte, line int64, yield func(*event.Record) bool) bool {
+	if !utf8.Valid(c.text) {
+		if !c.flush(yield) {
+			return false
+		}
+		raw = bytes.TrimRight(raw, "\r\n")
+		c.rec = event.Record{Source: c.in.uri, Transport: line - 1, End: c.off, Line: line, Raw: raw, Value: raw, Fault: "INVALID_UTF8: the record is not UTF-8"}
+		return yield(&c.rec)
+	}
+	width := min(len(c.fields), len(c.header))
+	long := len(c.fields) > len(c.header)
+	if c.rows > 0 && (width != len(c.b) || long) {
+		if !c.flush(yield) {
+			return false
+		}
+	}
+	if c.rows == 0 {
+		c.first, c.offset = line, line-1
+		c.b = c.b[:0]
+		for range width {
+			c.b = append(c.b, array.NewStringBuilder(memory.DefaultAllocator))
+		}
+	}
+	for i, f := range c.fields[:width] {
+		if f.null {
+			c.b[i].AppendNull()
+		} else {
+			c.b[i].BinaryBuilder.Append(c.text[f.off:f.end])
+		}
+	}
+	c.rows++
+	c.raw = append(c.raw, raw...)
+	if long {
+		return c.yieldRows(c.rescue(), yield)
+	}
+	if c.rows >= csvRows || len(c.raw) >= 4<<20 {
+		return c.flush(yield)
+	}
+	return true
+}
+
+// rescue is the JSON of the fields behind the header's last.
+func (c *csvReader) rescue() string {
+	out := []byte{'{'}
+	for i, f := range c.fields[len(c.header):] {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = wire.AppendString(out, "_c"+strconv.Itoa(len(c.header)+i))
+		out = append(out, ':')
+		out = wire.AppendString(out, string(c.text[f.off:f.end]))
+	}
+	return string(append(out, '}'))
+}
+
+func (c *csvReader) flush(yield func(*event.Record) bool) bool { return c.yieldRows("", yield) }
+
+// yieldRows hands the batch over; rescued belongs to its only row.
+func (c *csvReader) yieldRows(rescued string, yield func(*event.Record) bool) bool {
+	if c.rows == 0 {
+		return true
+	}
+	fields := make([]arrow.Field, 0, len(c.b)+1)
+	cols := make([]arrow.Array, 0, len(c.b)+1)
+	for i, b := range c.b {
+		fields = append(fields, arrow.Field{Name: c.header[i], Type: arrow.BinaryTypes.String, Nullable: true})
+		cols = append(cols, b.NewArray())
+	}
+	if rescued != "" {
+		fields = append(fields, arrow.Field{Name: RescuedField, Type: arrow.BinaryTypes.String, Nullable: true,
+			Metadata: arrow.NewMetadata([]string{RescuedField}, []string{"true"})})
+		b := array.NewStringBuilder(memory.DefaultAllocator)
+		for range c.rows - 1 {
+			b.AppendNull()
+		}
+		b.Append(rescued)
+		cols = append(cols, b.NewArray())
+	}
+	rows := array.NewRecordBatch(arrow.NewSchema(fields, nil), cols, int64(c.rows))
+	for _, col := range cols {
+		col.Release()
+	}
+	c.rec = event.Record{Source: c.in.uri, Transport: c.offset, End: c.off, Line: c.first, Columns: rows, Raw: c.raw}
+	c.rows = 0
+	ok := yield(&c.rec)
+	c.raw = c.raw[:0]
+	rows.Release()
+	return ok
+}

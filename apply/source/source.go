@@ -1,0 +1,290 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/debezium"
+	"github.com/sluice-data/sluice/apply/source/files"
+	"github.com/sluice-data/sluice/apply/source/rows"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// Format is how records are decoded.
+type Format string
+
+// The formats. Auto asks [Detect].
+const (
+	Auto          Format = "auto"
+	Debezium      Format = "debezium"
+	DebeziumPlain Format = "debezium-unwrapped"
+	Rows          Format = "rows"
+)
+
+// Formats lists the names that ParseFormat takes.
+func Formats() []Format { return []Format{Auto, Debezium, DebeziumPlain, Rows} }
+
+// ParseFormat reads a format's name; "" is Auto.
+func ParseFormat(name string) (Format, error) {
+	if name == "" {
+		return Auto, nil
+	}
+	for _, f := range Formats() {
+		if string(f) == name {
+			return f, nil
+		}
+	}
+	return "", &Error{Code: "UNKNOWN_FORMAT", Reason: fmt.Sprintf("%q is no format; there are %s", name, formatNames())}
+}
+
+func formatNames() string {
+	var out []string
+	for _, f := range Formats() {
+		out = append(out, string(f))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Spec says what to read and how.
+type Spec struct {
+	Format Format // "" is Auto
+	// From are files, globs, directories and "-".
+	From []string
+	// Keys are the user's key columns; nil: those that the format carries.
+	Keys []string
+	// Schema types what the records do not (`--schema`); nil: inferred.
+	Schema *schema.Struct
+	// Tables, if not empty, keeps only these source tables.
+	Tables []string
+	// NoOp: conditions of the flow say what is a delete, so plain rows have no
+	// operation column.
+	NoOp bool
+	// Options are format and source options (`--option key=value`): those of
+	// package debezium and rows, and max_record_bytes, lines, file_format,
+	// delimiter, header, overwrite, stable_age.
+	Options map[string]string
+
+	Stdin io.Reader
+	// Host names this machine in the identity of files; "": its host name.
+	Host string
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Error is a source that cannot be opened.
+type Error struct{ Code, Reason string }
+
+func (e *Error) Error() string { return e.Code + ": " + e.Reason }
+
+// Opened is a source with what was found out about it.
+type Opened struct {
+	Source     event.Source
+	NewDecoder func() event.Decoder
+	Format     Format
+	// Explain says why that format, where it was detected.
+	Explain string
+	// OnPoisonFail: poison stops the flow by default (plain rows); other formats
+	// quarantine it.
+	OnPoisonFail bool
+}
+
+// Open makes the source and its decoders. Without a format the first records
+// decide; standard input is buffered for that.
+func Open(ctx context.Context, s Spec) (*Opened, error) {
+	fo, rest, err := s.fileOptions()
+	if err != nil {
+		return nil, err
+	}
+	src, err := files.New(fo)
+	if err != nil {
+		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
+	}
+	out := &Opened{Source: src, Format: s.Format}
+	var sample []*event.Record
+	if s.Format == "" || s.Format == Auto || s.Format == Rows && !s.NoOp && rest["op_column"] == "" {
+		if src.HasStdin() && (s.Format == "" || s.Format == Auto) {
+			buffered := &replay{Source: src}
+			out.Source = buffered
+			sample, err = buffered.sample(ctx, SampleSize)
+		} else if !src.HasStdin() {
+			sample, err = src.Sample(ctx, SampleSize)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.Format == "" || s.Format == Auto {
+		if out.Format, out.Explain, err = Detect(sample); err != nil {
+			return nil, err
+		}
+	}
+	if out.Format == Rows && !s.NoOp && rest["op_column"] == "" {
+		if name := opColumn(sample); name != "" {
+			rest["op_column"] = name
+		}
+	}
+	out.OnPoisonFail = out.Format == Rows
+	if out.NewDecoder, err = s.decoder(out.Format, rest); err != nil {
+		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
+	}
+	return out, nil
+}
+
+// decoder checks the options by making one decoder, and gives a maker of more.
+func (s *Spec) decoder(f Format, settings map[string]string) (func() event.Decoder, error) {
+	switch f {
+	case Debezium, DebeziumPlain:
+		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Settings: settings}
+		if _, err := debezium.New(o); err != nil {
+			return nil, err
+		}
+		return func() event.Decoder {
+			d, err := debezium.New(o)
+			if err != nil {
+				return nil // cannot be: the same options passed above
+			}
+			return d
+		}, nil
+	case Rows:
+		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, Settings: settings}
+		if _, err := rows.New(o); err != nil {
+			return nil, err
+		}
+		return func() event.Decoder {
+			d, err := rows.New(o)
+			if err != nil {
+				return nil // cannot be: the same options passed above
+			}
+			return d
+		}, nil
+	}
+	_, err := ParseFormat(string(f))
+	return nil, err
+}
+
+// fileOptions takes the options of the file source out of Options.
+func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
+	o := files.Options{Paths: s.From, Stdin: s.Stdin, Host: s.Host, Now: s.Now}
+	rest := maps.Clone(s.Options)
+	if rest == nil {
+		rest = map[string]string{}
+	}
+	bad := func(name, value, want string) error {
+		return &Error{Code: "BAD_OPTION", Reason: fmt.Sprintf("option %s=%s: want %s", name, value, want)}
+	}
+	for name, value := range s.Options {
+		switch name {
+		case "max_record_bytes":
+			n, err := strconv.Atoi(value)
+			if err != nil || n <= 0 {
+				return o, nil, bad(name, value, "a number of bytes")
+			}
+			o.MaxRecordBytes = n
+		case "lines":
+			o.Lines = value
+		case "file_format":
+			o.Format = value
+		case "delimiter":
+			if value == `\t` {
+				value = "\t"
+			}
+			if len(value) != 1 || value == "\"" || value == "\n" || value == "\r" {
+				return o, nil, bad(name, value, "one byte")
+			}
+			o.Delimiter = value[0]
+		case "header":
+			if value != "true" && value != "false" {
+				return o, nil, bad(name, value, "true or false")
+			}
+			o.NoHeader = value == "false"
+		case "overwrite":
+			if value != "true" && value != "false" {
+				return o, nil, bad(name, value, "true or false")
+			}
+			o.Overwrite = value == "true"
+		case "stable_age":
+			d, err := time.ParseDuration(value)
+			if err != nil || d < 0 {
+				return o, nil, bad(name, value, "a duration such as 10s")
+			}
+			o.StableAge = d
+		default:
+			continue
+		}
+		delete(rest, name)
+	}
+	return o, rest, nil
+}
+
+// replay gives records that were read for a sample once more, then the rest of
+// the same reading: standard input cannot be read twice.
+type replay struct {
+	*files.Source
+	head []*event.Record
+	next func() (*event.Record, error, bool)
+	stop func()
+}
+
+func (p *replay) sample(ctx context.Context, n int) ([]*event.Record, error) {
+	p.next, p.stop = iter.Pull2(p.Source.Records(ctx, nil))
+	for len(p.head) < n {
+		rec, err, ok := p.next()
+		if !ok {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.head = append(p.head, files.Clone(rec))
+	}
+	return p.head, nil
+}
+
+// Records implements event.Source.
+func (p *replay) Records(ctx context.Context, from map[string]event.Position) iter.Seq2[*event.Record, error] {
+	return func(yield func(*event.Record, error) bool) {
+		for len(p.head) > 0 {
+			rec := p.head[0]
+			p.head = p.head[1:]
+			if pos, ok := from[rec.Source]; ok && (pos.Done || rec.End <= pos.Offset) {
+				continue
+			}
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		for p.next != nil {
+			rec, err, ok := p.next()
+			if !ok {
+				p.next = nil
+				break
+			}
+			if err == nil {
+				err = ctx.Err()
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+		for rec, err := range p.Source.Records(ctx, from) {
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+// Close implements event.Source.
+func (p *replay) Close() error {
+	if p.stop != nil {
+		p.stop()
+	}
+	return p.Source.Close()
+}

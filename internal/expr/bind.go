@@ -226,9 +226,10 @@ func literalNode(pos Pos, t schema.Type, v Value) *bnode {
 	return &bnode{op: opLiteral, typ: t, pos: pos, lit: constant(t, v)}
 }
 
-// function makes a node and folds it into a literal if all its args are.
+// function makes a node and folds it into a literal if all its args are. After a
+// problem types need not fit, so nothing is computed any more.
 func (b *binder) function(n bnode) *bnode {
-	if len(n.args) > 0 {
+	if len(n.args) > 0 && len(b.problems) == 0 {
 		vals := make([]*vector, len(n.args))
 		for i, a := range n.args {
 			if a.op != opLiteral {

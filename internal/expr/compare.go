@@ -208,7 +208,7 @@ func (b *binder) comparable(x, y *bnode, pos Pos) (*bnode, *bnode, bool) {
 	if isDecimal(y.typ) && exactText(x) {
 		return b.textDecimal(x), y, true
 	}
-	t, ok := commonType(x.typ, y.typ)
+	t, ok := commonType(x.typ, renamed(y.typ, x.typ))
 	if !ok {
 		return x, y, false
 	}
@@ -216,6 +216,22 @@ func (b *binder) comparable(x, y *bnode, pos Pos) (*bnode, *bnode, bool) {
 		t = schema.Boolean
 	}
 	return b.cast(x, t, pos, false), b.cast(y, t, pos, false), true
+}
+
+// renamed is t with the field names of like: structs compare field by field,
+// whatever the names.
+func renamed(t, like schema.Type) schema.Type {
+	s, ok := t.(*schema.Struct)
+	l, ok2 := like.(*schema.Struct)
+	if !ok || !ok2 || len(s.Fields) != len(l.Fields) {
+		return t
+	}
+	out := &schema.Struct{Fields: append([]schema.Field(nil), s.Fields...)}
+	for i := range out.Fields {
+		out.Fields[i].Name = l.Fields[i].Name
+		out.Fields[i].Type = renamed(out.Fields[i].Type, l.Fields[i].Type)
+	}
+	return out
 }
 
 func exactText(n *bnode) bool {

@@ -16,7 +16,13 @@ const (
 	maxDepth     = 400
 )
 
-// reservedNames cannot be column or function names without backticks.
+// operatorWords cannot start an expression, so they are no names without backticks.
+var operatorWords = map[string]bool{
+	"AND": true, "OR": true, "IN": true, "IS": true, "LIKE": true, "ILIKE": true, "RLIKE": true, "REGEXP": true,
+	"BETWEEN": true, "WHEN": true, "THEN": true, "ELSE": true,
+}
+
+// reservedNames are the names that the canonical text quotes.
 var reservedNames = map[string]bool{
 	"AND": true, "OR": true, "NOT": true, "IN": true, "IS": true, "LIKE": true, "ILIKE": true, "RLIKE": true,
 	"REGEXP": true, "BETWEEN": true, "CASE": true, "WHEN": true, "THEN": true, "ELSE": true, "END": true,
@@ -420,7 +426,9 @@ func (p *parser) word(t token) *node {
 			return p.make(node{kind: nCast, name: up, pos: t.pos, typ: typ, args: []*node{arg}})
 		}
 	case "INTERVAL":
-		return p.failCode(t.pos, CodeNotAllowed, "INTERVAL is not supported")
+		if next.kind == tokNumber || next.kind == tokString || next.kind == tokName && p.peek(1).kind == tokName {
+			return p.failCode(t.pos, CodeNotAllowed, "INTERVAL is not supported")
+		}
 	case "EXISTS":
 		if next.is("(") {
 			return p.failCode(t.pos, CodeNotAllowed, "a subquery is not allowed in an expression")
@@ -429,7 +437,7 @@ func (p *parser) word(t token) *node {
 	if p.accept("(") {
 		return p.call(t)
 	}
-	if reservedNames[up] {
+	if operatorWords[up] {
 		return p.fail(t.pos, "expected an expression, found "+t.describe())
 	}
 	return p.make(node{kind: nName, pos: t.pos, path: []string{t.text}})

@@ -52,6 +52,7 @@ var layers = []layer{
 	{pkg: "storage/storagetest", tier: 100, test: true},
 	{pkg: "internal/lint", tier: 100, test: true},
 	{pkg: "internal/coverage", tier: 100, test: true},
+	{pkg: "conformance/engines", tier: 102, test: true},
 	{pkg: "internal/model", tier: 100, test: true},
 	{pkg: "internal/testenv", tier: 100, test: true},
 	{pkg: "internal/testtable", tier: 101, test: true},

@@ -195,7 +195,14 @@ func (b *binder) decimalArithmetic(op string, x, y *bnode, pos Pos) *bnode {
 			if out.null != nil && out.null[i] {
 				continue
 			}
-			p, q := a[0].d[i*a[0].step].BigInt(), a[1].d[i*a[1].step].BigInt()
+			pd, qd := a[0].d[i*a[0].step], a[1].d[i*a[1].step]
+			if r, ok := smallCalc(op, pd, dx.Scale, qd, dy.Scale, t.Scale); ok {
+				if out.d[i], ok = fitSmall(r, t.Precision); !ok {
+					out.fail(i, n, over)
+				}
+				continue
+			}
+			p, q := pd.BigInt(), qd.BigInt()
 			if q.Sign() == 0 && (op == "/" || op == "%" || op == "DIV") {
 				out.fail(i, n, zero)
 				continue

@@ -223,7 +223,11 @@ func storeInt(out *vector, i int, v int64, to schema.Type, o castOptions) error 
 	}
 	ok := fitsInt(v, to)
 	if d, isDec := to.(schema.Decimal); isDec {
-		out.d[i], ok = fitScaled(big.NewInt(v), 0, d)
+		if r, small := scaleUp(v, d.Scale); small {
+			out.d[i], ok = fitSmall(r, d.Precision)
+		} else {
+			out.d[i], ok = fitScaled(big.NewInt(v), 0, d)
+		}
 	} else {
 		out.i[i] = v
 	}

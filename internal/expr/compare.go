@@ -123,6 +123,11 @@ func comparePair(x, y *vector, i int) int {
 
 func compareDecimalInt(v *vector, j int, i int64) int {
 	d, scale := v.d[j], v.typ.(schema.Decimal).Scale
+	if x, ok := small(d); ok {
+		if y, ok := scaleUp(i, scale); ok {
+			return cmp.Compare(x, y)
+		}
+	}
 	return d.BigInt().Cmp(new(big.Int).Mul(big.NewInt(i), pow10[scale]))
 }
 

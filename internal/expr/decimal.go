@@ -22,6 +22,63 @@ var pow10 = func() [80]*big.Int {
 	return out
 }()
 
+// small is v as an int64, if it fits: most decimals do, and need no big integers.
+func small(v decimal128.Num) (int64, bool) {
+	lo := int64(v.LowBits())
+	return lo, v.HighBits() == lo>>63
+}
+
+var smallPow10 = func() (out [19]int64) {
+	out[0] = 1
+	for i := 1; i < len(out); i++ {
+		out[i] = out[i-1] * 10
+	}
+	return out
+}()
+
+// scaleUp is v * 10^n.
+func scaleUp(v int64, n int) (int64, bool) {
+	if n < 0 || n >= len(smallPow10) {
+		return 0, false
+	}
+	r := v * smallPow10[n]
+	return r, r/smallPow10[n] == v
+}
+
+// fitSmall is fitDecimal for an int64.
+func fitSmall(v int64, precision int) (decimal128.Num, bool) {
+	if precision < len(smallPow10) && (v >= smallPow10[precision] || v <= -smallPow10[precision]) {
+		return decimal128.Num{}, false
+	}
+	return decimal128.FromI64(v), true
+}
+
+// smallCalc is + - * of decimals whose values and exact result fit an int64 at
+// the result's scale.
+func smallCalc(op string, p decimal128.Num, ps int, q decimal128.Num, qs, scale int) (int64, bool) {
+	a, ok1 := small(p)
+	c, ok2 := small(q)
+	if !ok1 || !ok2 {
+		return 0, false
+	}
+	switch op {
+	case "*":
+		if ps+qs != scale {
+			return 0, false
+		}
+	case "+", "-":
+		if a, ok1 = scaleUp(a, scale-ps); !ok1 {
+			return 0, false
+		}
+		if c, ok2 = scaleUp(c, scale-qs); !ok2 {
+			return 0, false
+		}
+	default:
+		return 0, false
+	}
+	return intOps[op](a, c)
+}
+
 // fitDecimal is v as an unscaled value of at most precision digits.
 func fitDecimal(v *big.Int, precision int) (decimal128.Num, bool) {
 	if v.CmpAbs(pow10[precision]) >= 0 {
@@ -60,6 +117,11 @@ func rescale(v decimal128.Num, fromScale int, to schema.Decimal) (decimal128.Num
 	if fromScale == to.Scale {
 		return v, to.Precision >= 38 || v.FitsInPrecision(int32(to.Precision))
 	}
+	if s, ok := small(v); ok {
+		if r, ok := scaleUp(s, to.Scale-fromScale); ok {
+			return fitSmall(r, to.Precision)
+		}
+	}
 	return fitDecimal(rescaleBig(v.BigInt(), fromScale, to.Scale), to.Precision)
 }
 
@@ -70,6 +132,16 @@ func compareDecimal(a decimal128.Num, as int32, b decimal128.Num, bs int32) int 
 	}
 	if c := cmp.Compare(a.Sign(), b.Sign()); c != 0 {
 		return c
+	}
+	if x, ok := small(a); ok {
+		if y, ok := small(b); ok {
+			if r, ok := scaleUp(x, int(bs-as)); ok {
+				return cmp.Compare(r, y)
+			}
+			if r, ok := scaleUp(y, int(as-bs)); ok {
+				return cmp.Compare(x, r)
+			}
+		}
 	}
 	x, y := a.BigInt(), b.BigInt()
 	if as < bs {

@@ -105,3 +105,40 @@ func TestScan_FindsNames(t *testing.T) {
 		}
 	}
 }
+
+// pages are the documents whose names must exist.
+var pages = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+
+func TestUnknownNames_OfThePages(t *testing.T) {
+	root := testenv.RepoRoot(t)
+	for _, page := range pages {
+		unknown, err := coverage.UnknownNames(root, page)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, name := range unknown {
+			t.Errorf("%s names %s, which is not in the repository", page, name)
+		}
+	}
+}
+
+func TestUnknownNames_FindsThem(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"a/b/x.go": "package b\ntype T struct{ F int }\nfunc (t *T) M() {}\nfunc New() {}\nconst C = 1\n",
+		"PAGE.md": "`b.New()` `b.T.M` `b.T.F` `b.C` `a/b/x.go` `a/*/x.go` `other.Thing` `no/path` `plain`\n" +
+			"```\n`b.Hidden`\n```\n`b.Gone` `b.T.N` `a/y.go`\n",
+	} {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := coverage.UnknownNames(root, "PAGE.md")
+	if want := []string{"a/y.go", "b.Gone", "b.T.N"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+}

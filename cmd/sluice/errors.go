@@ -9,7 +9,14 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/source/files"
+	"github.com/sluice-data/sluice/internal/dv"
+	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/internal/parquetio"
 	"github.com/sluice-data/sluice/internal/rowio"
+	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/storage"
 	"github.com/sluice-data/sluice/storage/open"
@@ -77,13 +84,21 @@ func classes() []class {
 	return []class{
 		{open.ErrLocation, exitUsage, "INVALID_LOCATION", ""},
 		{rowio.ErrInvalid, exitRefused, "INVALID_DATA", "correct the input; nothing of it was written"},
+		{deltalog.ErrConflict, exitConflict, "CONFLICT", "run the command again"},
+		{deltalog.ErrUnsupported, exitRefused, "UNSUPPORTED", ""},
+		{deltalog.ErrCorrupt, exitCorrupt, "CORRUPT", ""},
+		{deltalog.ErrInvalid, exitRefused, "INVALID", ""},
 		{storage.ErrNoSpace, exitFailed, "NO_SPACE", "free some space and run the command again"},
 		{storage.ErrPermission, exitFailed, "PERMISSION_DENIED", "check the rights of the folder"},
 		{storage.ErrAmbiguous, exitFailed, "OUTCOME_UNKNOWN", "read the table before trying again: the write may have been applied"},
 		{storage.ErrTransient, exitFailed, "STORE_UNAVAILABLE", "try again"},
 		{storage.ErrInvalidKey, exitRefused, "INVALID_KEY", ""},
+		{deltalog.ErrNotFound, exitNotFound, "NOT_FOUND", ""},
 		{storage.ErrNotFound, exitNotFound, "NOT_FOUND", ""},
 		{storage.ErrExists, exitRefused, "ALREADY_EXISTS", ""},
+		{parquetio.ErrCorrupt, exitCorrupt, "CORRUPT_FILE", ""},
+		{parquetio.ErrUnsupported, exitRefused, "UNSUPPORTED_FILE", ""},
+		{dv.ErrCorrupt, exitCorrupt, "CORRUPT_DELETION_VECTOR", ""},
 		{fs.ErrNotExist, exitNotFound, "FILE_NOT_FOUND", ""},
 		{fs.ErrPermission, exitFailed, "PERMISSION_DENIED", "check the rights of the file"},
 		{context.DeadlineExceeded, exitFailed, "TIMEOUT", ""},
@@ -106,7 +121,8 @@ type failure struct {
 	details map[string]any
 }
 
-// describeError classifies err.
+// describeError classifies err: by class, then by the types that carry their own
+// code, the most telling last.
 func describeError(err error) failure {
 	f := failure{exit: exitFailed, code: "INTERNAL", message: errText(err), details: map[string]any{}}
 	for _, c := range classes() {
@@ -119,10 +135,9 @@ func describeError(err error) failure {
 	if errors.As(err, &coded) && coded.Code() != "" {
 		f.code = coded.Code()
 	}
-	var syntax *schema.SyntaxError
-	if errors.As(err, &syntax) {
-		f.exit, f.code, f.hint = exitUsage, "INVALID_SCHEMA", `write columns as "id BIGINT NOT NULL, name STRING"`
-	}
+	f.ofExpressions(err)
+	f.ofSources(err)
+	f.ofApply(err)
 	var row *rowio.Error
 	if errors.As(err, &row) {
 		f.details["file"], f.details["column"] = row.File, row.Column
@@ -144,8 +159,63 @@ func describeError(err error) failure {
 			f.hint = own.hint
 		}
 	}
-	f.message = strings.TrimPrefix(f.message, f.code+": ")
+	f.message = strings.Replace(f.message, f.code+": ", "", 1)
 	return f
+}
+
+// ofExpressions: texts that the user wrote are usage, values they meet are data.
+func (f *failure) ofExpressions(err error) {
+	var ddl *schema.SyntaxError
+	var syntax *expr.SyntaxError
+	var bind *expr.BindError
+	var eval *expr.EvalError
+	switch {
+	case errors.As(err, &ddl):
+		f.exit, f.code, f.hint = exitUsage, "INVALID_SCHEMA", `write columns as "id BIGINT NOT NULL, name STRING"`
+	case errors.As(err, &syntax), errors.As(err, &bind):
+		f.exit = exitUsage
+	case errors.As(err, &eval):
+		f.exit = exitRefused
+	}
+}
+
+// ofSources: a source that cannot be opened is usage unless it is not there.
+func (f *failure) ofSources(err error) {
+	var opened *source.Error
+	if errors.As(err, &opened) {
+		f.exit, f.code = exitUsage, opened.Code
+	}
+	var file *files.Error
+	if errors.As(err, &file) {
+		f.exit, f.code = exitRefused, file.Code
+		f.details["path"] = file.Path
+		switch file.Code {
+		case "NOT_FOUND", "INPUT_GONE":
+			f.exit = exitNotFound
+		case "FILE_UNREADABLE":
+			f.exit = exitFailed
+		}
+	}
+}
+
+// ofApply: refusals of the analysis are usage; those of state and data are refusals.
+func (f *failure) ofApply(err error) {
+	var refused *apply.Error
+	if !errors.As(err, &refused) {
+		return
+	}
+	f.code, f.exit = refused.Code, exitRefused
+	if refused.Target != "" {
+		f.details["target"] = refused.Target
+	}
+	switch {
+	case refused.Phase == apply.PhaseAnalysis:
+		f.exit = exitUsage
+	case refused.Code == apply.CodeTargetMissing:
+		f.exit = exitNotFound
+	case refused.Code == apply.CodeConflict:
+		f.exit = exitConflict
+	}
 }
 
 // print writes the one line of a failure, or its JSON object.

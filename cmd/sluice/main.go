@@ -41,6 +41,9 @@ func main() {
 // interrupted is the cause of a context that a signal cancelled.
 type interrupted struct{ signal os.Signal }
 
+// Is makes the cause as good as the error of the context itself.
+func (e *interrupted) Is(target error) bool { return target == context.Canceled }
+
 func (e *interrupted) Error() string { return "stopped by signal " + e.signal.String() }
 
 // run executes one command line and answers its exit code.

@@ -81,7 +81,7 @@ func newRoot(a *app) *cobra.Command {
 	p.StringVar(&a.flags.timeZone, "time-zone", "UTC", "zone of timestamp partition values and text timestamps that carry none")
 
 	for _, c := range []*cobra.Command{
-		newVersionCommand(a), newCompletionCommand(a),
+		newInspectCommand(a), newLogCommand(a), newCompletionCommand(a), newVersionCommand(a),
 	} {
 		if c.Args == nil {
 			c.Args = cobra.NoArgs

@@ -176,6 +176,8 @@ func (f *failure) ofExpressions(err error) {
 		f.exit = exitUsage
 	case errors.As(err, &eval):
 		f.exit = exitRefused
+	case f.code == expr.CodeUnresolvedColumn:
+		f.exit = exitUsage
 	}
 }
 

@@ -28,7 +28,10 @@ var laterFlags = map[string][]string{
 func laterFlag(cmd *cobra.Command, message string) (string, bool) {
 	for _, name := range laterFlags[cmd.Name()] {
 		if strings.HasSuffix(message, "--"+name) || strings.Contains(message, "unknown shorthand flag: '"+name+"'") {
-			return name, true
+			if len(name) == 1 {
+				return "-" + name, true
+			}
+			return "--" + name, true
 		}
 	}
 	return "", false

@@ -67,7 +67,7 @@ func newRoot(a *app) *cobra.Command {
 		if strings.HasPrefix(err.Error(), "unknown") {
 			code = "UNKNOWN_FLAG"
 			if name, ok := laterFlag(cmd, err.Error()); ok {
-				return notYet("flag --" + name + " of " + cmd.Name())
+				return notYet("flag " + name + " of " + cmd.Name())
 			}
 		}
 		return &cliError{code: code, exit: exitUsage, message: err.Error(), hint: "see " + cmd.CommandPath() + " --help"}
@@ -81,7 +81,7 @@ func newRoot(a *app) *cobra.Command {
 	p.StringVar(&a.flags.timeZone, "time-zone", "UTC", "zone of timestamp partition values and text timestamps that carry none")
 
 	for _, c := range []*cobra.Command{
-		newInspectCommand(a), newLogCommand(a), newCompletionCommand(a), newVersionCommand(a),
+		newApplyCommand(a), newInspectCommand(a), newLogCommand(a), newCompletionCommand(a), newVersionCommand(a),
 	} {
 		if c.Args == nil {
 			c.Args = cobra.NoArgs

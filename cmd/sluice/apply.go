@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// applyFlags are the flags of `sluice apply`.
+type applyFlags struct {
+	into, table, format, ddl     string
+	from                         []string
+	keys, columns, exceptColumns listFlag
+	sequenceBy                   string
+	deletes, truncates           string
+	storedAs                     oneOf
+	once, dryRun, acceptRows     bool
+	batchRows                    int
+	batchBytes                   sizeFlag
+	flow                         string
+	property, option             propertyFlag
+	partition                    listFlag
+	changeFeed, deletionVectors  onOff
+	quarantine, state            string
+	onPoison                     oneOf
+}
+
+const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.jsonl
+  echo '{"id":2,"name":"Bob","op":"I","ts":2}' >> people.jsonl
+  echo '{"id":1,"name":"Ada L.","op":"U","ts":3}' >> people.jsonl
+  echo '{"id":2,"op":"D","ts":4}' >> people.jsonl
+  sluice apply --into people --from people.jsonl --keys id --sequence-by ts --except-columns op,ts
+  sluice cat people
+  sluice changes people --from-version 0
+
+  # Debezium events of several tables, one Delta table each
+  sluice demo shop > /dev/null
+  sluice apply --into 'tables/{table}' --from shop/events.jsonl`
+
+func newApplyCommand(a *app) *cobra.Command {
+	var f applyFlags
+	c := &cobra.Command{
+		Use:   "apply --into TABLE --from SRC",
+		Short: "Apply change events to a table, exactly once and in their own order",
+		Long: "Apply change events to a table (AUTO CDC, SCD type 1): for each key the newest event wins, whatever order\n" +
+			"they arrive in. A second run over the same input goes on where the first one ended.",
+		Example: applyExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), &f) },
+	}
+	f.storedAs = oneOf{"1", []string{"1", "2", "bitemporal"}}
+	f.onPoison.values = []string{"quarantine", "fail"}
+	f.batchRows, f.batchBytes = 100000, 256e6
+	p := c.Flags()
+	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
+	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input; .gz .zst .bz2 .snappy are read as they are;\nmay be repeated (required)")
+	p.StringVar(&f.format, "format", "auto", "form of the events: auto, debezium, debezium-unwrapped or rows")
+	p.StringVar(&f.table, "table", "", "source table of a mixed stream: NAME or SCHEMA.NAME (default: all, which then needs {table})")
+	p.Var(&f.keys, "keys", "key columns (default: those that the events carry)")
+	p.StringVar(&f.sequenceBy, "sequence-by", "", "expression that orders the events of a key (default: the position that the events carry)")
+	p.StringVar(&f.deletes, "apply-as-deletes", "", "condition under which an event deletes (default: the operation that the events carry)")
+	p.StringVar(&f.truncates, "apply-as-truncates", "", "condition under which an event empties the table (default: the operation that the events carry)")
+	p.StringVar(&f.ddl, "schema", "", "columns of plain rows and schema-less events (default: inferred, integers as BIGINT)")
+	p.Var(&f.columns, "columns", "columns that land in the table (default: all)")
+	p.Var(&f.exceptColumns, "except-columns", "columns that do not land in the table")
+	p.Var(&f.storedAs, "stored-as", "how history is kept; only 1 in this version")
+	p.BoolVar(&f.once, "once", false, "run to completion once per target")
+	p.IntVar(&f.batchRows, "batch-rows", f.batchRows, "most events of a batch, which is one commit")
+	p.Var(&f.batchBytes, "batch-bytes", "most source bytes of a batch")
+	p.StringVar(&f.flow, "flow", "", "name of the flow in the table's state (default: from the names of target and source)")
+	p.Var(&f.property, "property", "property of a table that is created; of an existing one, changes it; may be repeated")
+	p.Var(&f.partition, "partition-by", "partition columns of a table that is created")
+	p.Var(&f.changeFeed, "change-feed", "change feed of the table (default on for a table that is created)")
+	p.Var(&f.deletionVectors, "deletion-vectors", "deletion vectors of the table (default off for a table that is created)")
+	p.StringVar(&f.quarantine, "quarantine", "", "where events go that cannot be applied (default <target>/_apply/quarantine/)")
+	p.Var(&f.onPoison, "on-poison", "what happens to events that cannot be applied\n(default fail for plain rows, quarantine for change formats)")
+	p.StringVar(&f.state, "state", "", "where the table's apply state lies (default <target>/_apply/state/)")
+	p.BoolVar(&f.acceptRows, "accept-rows", false, "go on after TARGET_REWOUND with the rows as they are")
+	p.Var(&f.option, "option", "source or format option; may be repeated")
+	p.BoolVar(&f.dryRun, "dry-run", false, "read and decide everything, write nothing")
+	return c
+}
+
+// check reports every problem of the flags at once.
+func (f *applyFlags) check() error {
+	if f.storedAs.value != "1" {
+		return notYet("--stored-as " + f.storedAs.value)
+	}
+	if f.deletionVectors.value != nil && *f.deletionVectors.value {
+		return notYet("--deletion-vectors on")
+	}
+	var problems []string
+	if f.into == "" {
+		problems = append(problems, "--into is missing")
+	}
+	if len(f.from) == 0 {
+		problems = append(problems, "--from is missing")
+	}
+	if f.batchRows < 1 {
+		problems = append(problems, "--batch-rows must be at least 1")
+	}
+	if f.batchBytes < 1 {
+		problems = append(problems, "--batch-bytes must be at least 1")
+	}
+	if len(f.columns.values) > 0 && len(f.exceptColumns.values) > 0 {
+		problems = append(problems, "--columns and --except-columns exclude each other")
+	}
+	for _, src := range f.from {
+		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" {
+			return notYet("source " + scheme + "://")
+		}
+	}
+	if len(problems) > 0 {
+		return usage("INVALID_FLAG", "apply: %s", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// flowOf is the flow that the flags describe.
+func (a *app) flowOf(f *applyFlags, several bool, defaultPoison apply.OnPoison) apply.Flow {
+	flow := apply.Flow{Name: f.flow, Keys: f.keys.values, SequenceBy: f.sequenceBy, ApplyAsDeletes: f.deletes, ApplyAsTruncates: f.truncates,
+		ColumnList: f.columns.values, ExceptColumnList: f.exceptColumns.values, StoredAsSCDType: "1", Once: f.once,
+		PartitionBy: f.partition.values, Properties: f.property.values, ChangeFeed: f.changeFeed.value, DeletionVectors: f.deletionVectors.value,
+		BatchRows: f.batchRows, BatchBytes: int64(f.batchBytes), OnPoison: apply.OnPoison(f.onPoison.value), AcceptRows: f.acceptRows, DryRun: f.dryRun}
+	if flow.OnPoison == "" {
+		flow.OnPoison = defaultPoison
+	}
+	if f.quarantine != "" {
+		flow.Quarantine = a.below(f.quarantine, several, "")
+	}
+	if f.state != "" {
+		flow.StatePath = f.state
+		flow.State = a.below(f.state, true, "state")
+	}
+	return flow
+}
+
+func (a *app) apply(ctx context.Context, f *applyFlags) error {
+	if err := a.checkResultForm(); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	zone, err := a.flags.zone()
+	if err != nil {
+		return err
+	}
+	var columns *schema.Struct
+	if f.ddl != "" {
+		if columns, err = schema.ParseDDL(f.ddl); err != nil {
+			return fmt.Errorf("read --schema: %w", err)
+		}
+	}
+	targets, err := a.targets(f.into, f.table)
+	if err != nil {
+		return err
+	}
+	in, err := a.openInput(ctx, f, columns)
+	if err != nil {
+		return err
+	}
+	p := a.startProgress("applying", in.bytes, true)
+	result, err := apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets,
+		Flow: a.flowOf(f, targets.Route != nil, in.onPoison),
+		Progress: func(s apply.Progress) {
+			p.done.Store(s.Bytes)
+			if s.Version >= 0 {
+				p.note.Store(fmt.Sprintf("%s at version %d", s.Target, s.Version))
+			}
+		}}, apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone})
+	p.Stop()
+	err = errors.Join(err, in.Source.Close())
+	return a.finishApply(f, result, err)
+}
+
+// finishApply tells what a run did, also one that failed or was stopped.
+func (a *app) finishApply(f *applyFlags, r apply.Result, err error) error {
+	for _, w := range r.Warnings {
+		a.warn("%s", w)
+	}
+	if r.Events.Poison > 0 {
+		a.warn("%d events could not be applied and lie in quarantine (%d of them would have deleted a row)", r.Events.Poison, r.Events.PoisonDeletes)
+	}
+	if err != nil {
+		if r.Batches > 0 {
+			err = &committedError{text: committedText(r), err: err}
+		}
+		return fmt.Errorf("apply into %s: %w", f.into, err)
+	}
+	if err := a.printResult(r, applySummary(r, f.dryRun)); err != nil {
+		return err
+	}
+	for _, t := range r.Targets {
+		if t.Parked != nil {
+			return fmt.Errorf("apply into %s: %w", f.into, t.Parked)
+		}
+	}
+	return nil
+}
+
+func committedText(r apply.Result) string {
+	if len(r.Targets) > 1 {
+		return fmt.Sprintf("committed before that: %d batches", r.Batches)
+	}
+	return fmt.Sprintf("committed before that: %d batches, %s is at version %d", r.Batches, r.Target, r.Version)
+}
+
+func applySummary(r apply.Result, dryRun bool) string {
+	var b strings.Builder
+	if dryRun {
+		b.WriteString("dry run, nothing was written\n")
+	}
+	one := func(target string, version, batches int64, e apply.Events, rows apply.Rows) {
+		fmt.Fprintf(&b, "%s: version %d, %d batches; %d events: %d applied, %d stale, %d duplicate, %d poison; rows: %d inserted, %d updated, %d deleted\n",
+			target, version, batches, e.Read, e.Applied, e.Stale, e.Duplicate, e.Poison, rows.Inserted, rows.Updated, rows.Deleted)
+	}
+	if len(r.Targets) == 0 {
+		one(r.Target, r.Version, r.Batches, r.Events, r.Rows)
+	}
+	for _, t := range r.Targets {
+		one(t.Target, t.Version, t.Batches, t.Events, t.Rows)
+		if t.Parked != nil {
+			fmt.Fprintf(&b, "%s: stopped: %s\n", t.Target, oneLine(t.Parked.Error()))
+		}
+	}
+	fmt.Fprintf(&b, "%s read in %.1f s", humanSize(r.Bytes.Read), r.Seconds)
+	return b.String()
+}

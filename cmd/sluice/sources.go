@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// input is an opened source with what the engine needs to know of it.
+type input struct {
+	*source.Opened
+	bytes    int64 // of the files, 0 if unknown
+	onPoison apply.OnPoison
+}
+
+// openInput opens --from.
+func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Struct) (*input, error) {
+	format, err := source.ParseFormat(f.format)
+	if err != nil {
+		return nil, err
+	}
+	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock,
+		NoOp: f.deletes != "" || f.truncates != ""}
+	if f.table != "" {
+		spec.Tables = []string{f.table}
+	}
+	opened, err := source.Open(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	if opened.Explain != "" {
+		a.logger().Info("format detected", "format", string(opened.Format), "why", opened.Explain)
+	}
+	in := &input{Opened: opened, bytes: totalSize(f.from), onPoison: apply.PoisonQuarantine}
+	if opened.OnPoisonFail {
+		in.onPoison = apply.PoisonFail
+	}
+	return in, nil
+}
+
+// totalSize is how many bytes the files hold, for progress; 0 when that is not known.
+func totalSize(paths []string) int64 {
+	total := int64(0)
+	for _, p := range paths {
+		if p == "-" {
+			return 0
+		}
+		matches, err := filepath.Glob(strings.TrimPrefix(p, "file://"))
+		if err != nil {
+			return 0
+		}
+		for _, m := range matches {
+			err := filepath.WalkDir(m, func(_ string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				info, err := d.Info()
+				if err == nil {
+					total += info.Size()
+				}
+				return err
+			})
+			if err != nil && !os.IsNotExist(err) {
+				return 0
+			}
+		}
+	}
+	return total
+}

@@ -199,14 +199,14 @@ func decimalNode(s *connectSchema) *wire.Node {
 	if err != nil || scale > 20000 || scale < -20000 {
 		return nil
 	}
-	scale = wire.SignedScale(scale)
+	declared := wire.DeclaredScale(scale)
 	precision := 38
 	if p, err := strconv.Atoi(s.Parameters["connect.decimal.precision"]); err == nil && p > 0 {
 		precision = p
 	}
-	t := schema.Decimal{Precision: precision, Scale: scale}
-	if scale < 0 {
-		t = schema.Decimal{Precision: min(precision-scale, 38), Scale: 0}
+	t := schema.Decimal{Precision: precision, Scale: declared}
+	if declared < 0 {
+		t = schema.Decimal{Precision: min(precision-declared, 38), Scale: 0}
 	}
 	t.Precision = max(t.Precision, t.Scale)
 	if t.Precision > 38 {

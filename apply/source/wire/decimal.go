@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"math/big"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
@@ -154,7 +155,7 @@ func unscaled(b []byte) (decimal128.Num, bool) {
 func decimalBytes(b []byte, from, precision, scale int) (decimal128.Num, bool) {
 	v, ok := unscaled(b)
 	if !ok || !fitsPrecision(v, 38) {
-		return v, false
+		return wideBytes(b, from, precision, scale)
 	}
 	switch shift := scale - from; {
 	case shift > 38 || shift < -38:
@@ -174,13 +175,35 @@ func decimalBytes(b []byte, from, precision, scale int) (decimal128.Num, bool) {
 	return v, fitsPrecision(v, precision)
 }
 
-// appendUnscaled prints an unscaled two's complement value of any size in plain
-// notation with exactly scale fraction digits.
-func appendUnscaled(buf, b []byte, scale int) []byte {
+// wideBytes is decimalBytes for values beyond 128 bits: a numeric(5,-2) comes
+// multiplied by ten to the 2046.
+func wideBytes(b []byte, from, precision, scale int) (n decimal128.Num, ok bool) {
+	if len(b) > 1<<14 || from <= scale {
+		return n, false
+	}
+	v := bigBytes(b)
+	var rest big.Int
+	v.QuoRem(v, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(from-scale)), nil), &rest)
+	if rest.Sign() != 0 || v.BitLen() > 127 {
+		return n, false
+	}
+	n = decimal128.FromBigInt(v)
+	return n, fitsPrecision(n, precision)
+}
+
+// bigBytes reads big-endian two's complement.
+func bigBytes(b []byte) *big.Int {
 	v := new(big.Int).SetBytes(b)
 	if len(b) > 0 && b[0] >= 0x80 {
 		v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
 	}
+	return v
+}
+
+// appendUnscaled prints an unscaled two's complement value of any size in plain
+// notation with exactly scale fraction digits.
+func appendUnscaled(buf, b []byte, scale int) []byte {
+	v := bigBytes(b)
 	if v.Sign() < 0 {
 		buf = append(buf, '-')
 		v.Abs(v)
@@ -198,7 +221,14 @@ func appendUnscaled(buf, b []byte, scale int) []byte {
 	for len(digits) <= scale {
 		digits = append([]byte("0"), digits...)
 	}
-	buf = append(buf, digits[:len(digits)-scale]...)
+	whole, frac := digits[:len(digits)-scale], digits[len(digits)-scale:]
+	if wrapped(scale) {
+		frac = bytes.TrimRight(frac, "0")
+	}
+	buf = append(buf, whole...)
+	if len(frac) == 0 {
+		return buf
+	}
 	buf = append(buf, '.')
-	return append(buf, digits[len(digits)-scale:]...)
+	return append(buf, frac...)
 }

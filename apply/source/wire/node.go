@@ -384,7 +384,7 @@ func (n *Node) variable(t Token, s *scratch) (v scalar, ok bool) {
 	if !ok || len(b) == 0 {
 		return v, false
 	}
-	from := SignedScale(int(scale))
+	from := int(scale)
 	if isDecimal {
 		v.d, ok = decimalBytes(b, from, typ.Precision, typ.Scale)
 		return v, ok
@@ -409,9 +409,14 @@ func (n *Node) bigDecimal(t Token, s *scratch) (v scalar, ok bool) {
 	return v, true
 }
 
-// SignedScale undoes a negative scale that came as its eleven low bits.
-func SignedScale(scale int) int {
-	if scale >= 1024 && scale < 2048 {
+// wrapped tells whether a scale is a negative one that came as its eleven low
+// bits (PostgreSQL's numeric(5,-2) as 2046). The values are multiplied to match,
+// so only the declared type is off.
+func wrapped(scale int) bool { return scale >= 1024 && scale < 2048 }
+
+// DeclaredScale is the scale that the source's column has.
+func DeclaredScale(scale int) int {
+	if wrapped(scale) {
 		return scale - 2048
 	}
 	return scale

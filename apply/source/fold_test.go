@@ -1,0 +1,281 @@
+package source_test
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/sluice-data/sluice/apply/event"
+)
+
+// This file is the independent judge of the decoders: decoded batches become
+// plain maps, and a naive fold by key and sequence (auto-cdc 2.5) gives the rows.
+// It shares no code with the engine.
+
+type fieldState struct {
+	val any
+	seq []any
+}
+
+// change is one decoded row in plain Go.
+type change struct {
+	op          event.Op
+	table       string
+	key         string
+	vals        map[string]any // authored fields only
+	unavailable []string
+	seq         []any
+	oldKey      string
+	newKey      bool
+}
+
+// dec, ts, ntz and day keep Arrow's types apart.
+type (
+	dec string
+	ts  int64
+	ntz int64
+	day int32
+)
+
+func goValue(a arrow.Array, i int) any {
+	if a.IsNull(i) {
+		return nil
+	}
+	switch a := a.(type) {
+	case *array.Null:
+		return nil
+	case *array.Int64:
+		return a.Value(i)
+	case *array.Int32:
+		return int64(a.Value(i))
+	case *array.Int16:
+		return int64(a.Value(i))
+	case *array.Int8:
+		return int64(a.Value(i))
+	case *array.Float32:
+		return a.Value(i)
+	case *array.Float64:
+		return a.Value(i)
+	case *array.Boolean:
+		return a.Value(i)
+	case *array.String:
+		return a.Value(i)
+	case *array.Binary:
+		return append([]byte{}, a.Value(i)...)
+	case *array.Date32:
+		return day(a.Value(i))
+	case *array.Timestamp:
+		if a.DataType().(*arrow.TimestampType).TimeZone == "" {
+			return ntz(a.Value(i))
+		}
+		return ts(a.Value(i))
+	case *array.Decimal128:
+		return dec(a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale))
+	case *array.List:
+		from, to := a.ValueOffsets(i)
+		out := []any{}
+		for k := from; k < to; k++ {
+			out = append(out, goValue(a.ListValues(), int(k)))
+		}
+		return out
+	case *array.Map:
+		from, to := a.ValueOffsets(i)
+		out := map[string]any{}
+		for k := from; k < to; k++ {
+			out[fmt.Sprint(goValue(a.Keys(), int(k)))] = goValue(a.Items(), int(k))
+		}
+		return out
+	case *array.Struct:
+		out := map[string]any{}
+		for f := range a.NumField() {
+			out[a.DataType().(*arrow.StructType).Field(f).Name] = goValue(a.Field(f), i)
+		}
+		return out
+	}
+	panic(fmt.Sprintf("no Go form of %s", a.DataType()))
+}
+
+func seqOf(b *event.Batch, i int) []any {
+	st, ok := b.Seq.(*array.Struct)
+	if !ok {
+		return nil
+	}
+	var out []any
+	for f := range st.NumField() {
+		out = append(out, goValue(st.Field(f), i))
+	}
+	return out
+}
+
+func keyOf(names []string, rows arrow.RecordBatch, i int) string {
+	var parts []string
+	for _, n := range names {
+		parts = append(parts, fmt.Sprintf("%v", goValue(rows.Column(rows.Schema().FieldIndices(n)[0]), i)))
+	}
+	return strings.Join(parts, "|")
+}
+
+// changes lists the rows of a batch.
+func changes(b *event.Batch) []change {
+	var out []change
+	for i := range int(b.Rows.NumRows()) {
+		c := change{op: b.Ops[i], table: b.Table.Name, seq: seqOf(b, i), vals: map[string]any{}}
+		if c.op != event.Truncate {
+			c.key = keyOf(b.Keys, b.Rows, i)
+		}
+		for f, col := range b.Columns.Fields {
+			if b.Unauthored[f].Get(i) {
+				if b.Unavailable[f].Get(i) {
+					c.unavailable = append(c.unavailable, col.Name)
+				}
+				continue
+			}
+			c.vals[col.Name] = goValue(b.Rows.Column(f), i)
+		}
+		if b.OldKeys != nil && b.OldKeys.Column(0).IsValid(i) {
+			c.oldKey = keyOf(b.Keys, b.OldKeys, i)
+		}
+		c.newKey = b.NewKeys != nil && b.NewKeys.Column(0).IsValid(i)
+		out = append(out, c)
+	}
+	return out
+}
+
+func cmpValue(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		switch b := b.(int64); {
+		case a < b:
+			return -1
+		case a > b:
+			return 1
+		}
+		return 0
+	case dec:
+		x, _ := new(big.Int).SetString(string(a), 10)
+		y, _ := new(big.Int).SetString(string(b.(dec)), 10)
+		return x.Cmp(y)
+	case string:
+		return strings.Compare(a, b.(string))
+	}
+	panic(fmt.Sprintf("sequence of %T", a))
+}
+
+func cmpSeq(a, b []any) int {
+	for i := range a {
+		if c := cmpValue(a[i], b[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// register is one key of one table.
+type register struct {
+	floor, up []any
+	fields    map[string]fieldState
+}
+
+// folded is the state of one table.
+type folded struct {
+	rows     map[string]*register
+	departed map[string]map[string]any
+	floor    []any // of truncates
+}
+
+func (f *folded) reg(key string) *register {
+	r := f.rows[key]
+	if r == nil {
+		r = &register{fields: map[string]fieldState{}, floor: f.floor}
+		f.rows[key] = r
+	}
+	return r
+}
+
+func (r *register) cut(seq []any) {
+	if r.floor == nil || cmpSeq(seq, r.floor) > 0 {
+		r.floor = seq
+	}
+	for name, v := range r.fields {
+		if cmpSeq(v.seq, r.floor) < 0 {
+			delete(r.fields, name)
+		}
+	}
+}
+
+func (r *register) visible() bool {
+	return r.up != nil && (r.floor == nil || cmpSeq(r.up, r.floor) >= 0)
+}
+
+func (r *register) image() map[string]any {
+	out := map[string]any{}
+	for name, v := range r.fields {
+		out[name] = v.val
+	}
+	return out
+}
+
+// fold takes changes of any tables in any order.
+func fold(in []change) map[string]*folded {
+	out := map[string]*folded{}
+	for _, c := range in {
+		f := out[c.table]
+		if f == nil {
+			f = &folded{rows: map[string]*register{}, departed: map[string]map[string]any{}}
+			out[c.table] = f
+		}
+		switch c.op {
+		case event.Truncate:
+			if f.floor == nil || cmpSeq(c.seq, f.floor) > 0 {
+				f.floor = c.seq
+			}
+			for _, r := range f.rows {
+				r.cut(c.seq)
+			}
+		case event.Delete:
+			r := f.reg(c.key)
+			if c.newKey {
+				f.departed[c.key] = r.image()
+			}
+			r.cut(c.seq)
+		default:
+			r := f.reg(c.key)
+			if r.floor != nil && cmpSeq(c.seq, r.floor) < 0 {
+				continue
+			}
+			if r.up == nil || cmpSeq(c.seq, r.up) > 0 {
+				r.up = c.seq
+			}
+			if old := f.departed[c.oldKey]; c.oldKey != "" && old != nil {
+				for _, name := range c.unavailable {
+					if v, ok := old[name]; ok {
+						r.fields[name] = fieldState{v, c.seq}
+					}
+				}
+			}
+			for name, v := range c.vals {
+				if was, ok := r.fields[name]; !ok || cmpSeq(c.seq, was.seq) >= 0 {
+					r.fields[name] = fieldState{v, c.seq}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// rows are the visible images.
+func (f *folded) images() []map[string]any {
+	var out []map[string]any
+	if f == nil {
+		return nil
+	}
+	for _, r := range f.rows {
+		if r.visible() {
+			out = append(out, r.image())
+		}
+	}
+	return out
+}

@@ -7,7 +7,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 
-	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/s2"
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/compress/gzip"
 	"github.com/parquet-go/parquet-go/compress/lz4"
@@ -101,10 +101,10 @@ func (e *pageEncoder) finish(dst []byte, h *format.PageHeader) ([]byte, int, err
 	packed := e.body
 	switch {
 	case e.codec == format.Snappy:
-		if n := snappy.MaxEncodedLen(len(e.body)); cap(e.tmp) < n {
+		if n := s2.MaxEncodedLen(len(e.body)); cap(e.tmp) < n {
 			e.tmp = make([]byte, n)
 		}
-		packed = snappy.Encode(e.tmp[:cap(e.tmp)], e.body)
+		packed = s2.EncodeSnappy(e.tmp[:cap(e.tmp)], e.body)
 	case e.other != nil:
 		var err error
 		if e.tmp, err = e.other.Encode(e.tmp[:0], e.body); err != nil {

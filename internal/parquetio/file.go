@@ -57,7 +57,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		footer = footer[int64(len(footer))-length:]
 	}
 	f := &File{r: r, size: size}
-	if err := f.load(footer); err != nil {
+	if err := guard(func() error { return f.load(footer) }); err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
 	return f, nil

@@ -19,7 +19,7 @@ func Check(r *Repo) []Finding { return check(r, exceptions) }
 func check(r *Repo, except []exception) []Finding {
 	var all []Finding
 	for _, rule := range []func(*Repo) []Finding{
-		checkImports, checkDocs, checkLength, checkCalls, checkAliases, checkPaths, checkWords, checkNames,
+		checkImports, checkDocs, checkLength, checkCalls, checkAliases, checkPaths, checkWords, checkNames, checkDocNames,
 	} {
 		all = append(all, rule(r)...)
 	}

@@ -1,0 +1,164 @@
+package datafile
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// ConstraintError reports a row that the table's schema forbids. Nothing of the
+// write becomes visible.
+type ConstraintError struct {
+	ErrorCode string // Spark's name, see the Code constants
+	Column    string // dotted logical path
+	Row       int64  // position in the batch that was handed over
+	Reason    string
+}
+
+func (e *ConstraintError) Error() string {
+	return fmt.Sprintf("column %s: row %d: %s", e.Column, e.Row, e.Reason)
+}
+
+// Code is the stable error code.
+func (e *ConstraintError) Code() string { return e.ErrorCode }
+
+// Codes of a ConstraintError.
+const (
+	CodeNotNull = "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" // W-403
+	CodeLength  = "DELTA_EXCEED_CHAR_VARCHAR_LIMIT"    // W-405
+)
+
+// checkNotNull refuses nulls in NOT NULL columns and in NOT NULL fields of structs
+// that are present (W-403).
+func checkNotNull(s *schema.Struct, columns []arrow.Array) error {
+	for i, f := range s.Fields {
+		if err := notNull(f, columns[i], f.Name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notNull checks field f in a; within tells which rows have the enclosing struct,
+// nil meaning all.
+func notNull(f schema.Field, a arrow.Array, path string, within []bool) error {
+	if !f.Nullable && (a.NullN() > 0 || a.DataType().ID() == arrow.NULL && a.Len() > 0) {
+		for i := range a.Len() {
+			if (within == nil || within[i]) && a.IsNull(i) {
+				return &ConstraintError{CodeNotNull, path, int64(i), "null in a NOT NULL column"}
+			}
+		}
+	}
+	sub, ok := f.Type.(*schema.Struct)
+	st, isStruct := a.(*array.Struct)
+	if !ok || !isStruct || !hasNotNull(sub) {
+		return nil
+	}
+	if a.NullN() > 0 {
+		own := make([]bool, a.Len())
+		for i := range own {
+			own[i] = a.IsValid(i) && (within == nil || within[i])
+		}
+		within = own
+	}
+	for i, c := range sub.Fields {
+		if err := notNull(c, st.Field(i), path+"."+c.Name, within); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hasNotNull(s *schema.Struct) bool {
+	for _, f := range s.Fields {
+		if !f.Nullable {
+			return true
+		}
+		if sub, ok := f.Type.(*schema.Struct); ok && hasNotNull(sub) {
+			return true
+		}
+	}
+	return false
+}
+
+// charVarcharKey is the field metadata in which Spark keeps char(n) and varchar(n).
+const charVarcharKey = "__CHAR_VARCHAR_TYPE_STRING"
+
+// charLimit reads the length limit of a string column; char tells that shorter
+// values are padded with spaces (W-405). n is -1 when there is no limit.
+func charLimit(f schema.Field) (n int, char bool) {
+	raw, ok := f.Metadata.Get(charVarcharKey)
+	if !ok || f.Type != schema.String {
+		return -1, false
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return -1, false
+	}
+	text = strings.ToLower(strings.TrimSpace(text))
+	rest, char := strings.CutPrefix(text, "char(")
+	if !char {
+		if rest, ok = strings.CutPrefix(text, "varchar("); !ok {
+			return -1, false
+		}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, ")")))
+	if err != nil {
+		return -1, false
+	}
+	return n, char
+}
+
+// applyLengths enforces char(n) and varchar(n) on top-level columns: spaces beyond
+// the limit are cut, anything else beyond it is refused, char is padded. It returns
+// a in place where nothing changes.
+func applyLength(f schema.Field, a arrow.Array) (arrow.Array, error) {
+	limit, char := charLimit(f)
+	col, ok := a.(*array.String)
+	if limit < 0 || !ok {
+		a.Retain()
+		return a, nil
+	}
+	fixed := make(map[int]string)
+	for i := range col.Len() {
+		if col.IsNull(i) {
+			continue
+		}
+		v := col.Value(i)
+		n := utf8.RuneCountInString(v)
+		if n > limit {
+			cut := strings.TrimRight(v, " ")
+			if m := utf8.RuneCountInString(cut); m > limit {
+				return nil, &ConstraintError{CodeLength, f.Name, int64(i), fmt.Sprintf("%d characters, at most %d are allowed", m, limit)}
+			} else {
+				fixed[i] = cut + strings.Repeat(" ", limit-m)
+			}
+		} else if char && n < limit {
+			fixed[i] = v + strings.Repeat(" ", limit-n)
+		}
+	}
+	if len(fixed) == 0 {
+		a.Retain()
+		return a, nil
+	}
+	b := array.NewStringBuilder(memory.DefaultAllocator)
+	defer b.Release()
+	for i := range col.Len() {
+		if v, ok := fixed[i]; ok {
+			b.Append(v)
+		} else if col.IsNull(i) {
+			b.AppendNull()
+		} else {
+			b.Append(col.Value(i))
+		}
+	}
+	return b.NewArray(), nil
+}

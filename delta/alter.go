@@ -1,0 +1,127 @@
+package delta
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	deltalog "github.com/sluice-data/sluice/log"
+
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// PropertyOptions are settings of [Table.SetProperties]; the zero value is the default.
+type PropertyOptions struct {
+	// Unset lists properties to remove.
+	Unset []string
+	// Upgrade allows a feature that older readers do not know (column mapping,
+	// deletion vectors) to be added to the protocol (W-305).
+	Upgrade      bool
+	UserMetadata string
+}
+
+// UpgradeError: the properties need a protocol feature that shuts readers out, and
+// the caller did not ask for that.
+type UpgradeError struct{ Features []deltalog.Feature }
+
+func (e *UpgradeError) Error() string {
+	names := make([]string, len(e.Features))
+	for i, f := range e.Features {
+		names[i] = string(f)
+	}
+	return "the properties need features that older readers do not know: " + strings.Join(names, ", ") + "; ask for the upgrade explicitly"
+}
+
+// Code is the stable error code.
+func (e *UpgradeError) Code() string { return "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT" }
+
+// Is answers the class ErrInvalid.
+func (e *UpgradeError) Is(target error) bool { return target == ErrInvalid }
+
+// SetProperties changes table properties in one commit, and the protocol with them
+// where they need it: the change feed is switched on this way. When nothing differs
+// nothing is committed.
+func (t *Table) SetProperties(ctx context.Context, props map[string]string, o PropertyOptions) (Result, error) {
+	config, features, err := checkProperties(props)
+	if err != nil {
+		return Result{}, err
+	}
+	return t.again(ctx, func(snap *deltalog.Snapshot) (Result, error) {
+		if err := snap.Require(deltalog.OpWrite); err != nil {
+			return Result{}, err
+		}
+		m, p, err := t.altered(snap, config, features, o)
+		if err != nil {
+			return Result{}, err
+		}
+		tx := t.log.Begin(snap)
+		if p != snap.Protocol {
+			tx.SetProtocol(p)
+		}
+		if m != nil {
+			tx.SetMetadata(m)
+		}
+		if tx.Actions().Empty() {
+			return nothing(snap), nil
+		}
+		operation, params := "SET TBLPROPERTIES", map[string]string{"properties": jsonText(config)}
+		if len(config) == 0 && len(features) == 0 {
+			operation, params = "UNSET TBLPROPERTIES", map[string]string{"properties": jsonText(o.Unset), "ifExists": "true"}
+		}
+		return t.finish(ctx, tx, &Staged{}, WriteOptions{UserMetadata: o.UserMetadata}, deltalog.CommitOptions{
+			Operation: operation, Parameters: params, Metrics: map[string]string{},
+		})
+	})
+}
+
+// altered is the metadata (nil when it stays) and protocol after the change.
+func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, features []deltalog.Feature, o PropertyOptions) (*deltalog.Metadata, *deltalog.Protocol, error) {
+	m := *snap.Metadata
+	m.Configuration = maps.Clone(m.Configuration)
+	if m.Configuration == nil {
+		m.Configuration = map[string]string{}
+	}
+	for _, k := range o.Unset {
+		for have := range m.Configuration {
+			if strings.EqualFold(have, k) {
+				delete(m.Configuration, have)
+			}
+		}
+	}
+	for k, v := range config {
+		for have := range m.Configuration {
+			if strings.EqualFold(have, k) {
+				delete(m.Configuration, have)
+			}
+		}
+		m.Configuration[k] = v
+	}
+	if mode := schema.Mode(strings.ToLower(m.Configuration["delta.columnMapping.mode"])); mode == schema.ModeName && snap.Mode() == schema.ModeNone {
+		// Files stay as they are: physical names are today's names (W-503).
+		s, maxID := schema.AssignMapping(snap.Schema, snap.Props.ColumnMappingMaxID, nil)
+		m.SchemaString = s.JSON()
+		m.Configuration["delta.columnMapping.maxColumnId"] = strconv.Itoa(int(maxID))
+	}
+	need := append(slices.Clone(features), featuresOf(m.Configuration)...)
+	p, err := snap.Protocol.With(need...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.Upgrade {
+		var shut []deltalog.Feature
+		for _, f := range need {
+			if !snap.Supports(f) && (f == deltalog.ColumnMapping || slices.Contains(p.ReaderFeatures, string(f))) {
+				shut = append(shut, f)
+			}
+		}
+		if len(shut) > 0 {
+			return nil, nil, &UpgradeError{shut}
+		}
+	}
+	if maps.Equal(m.Configuration, snap.Metadata.Configuration) && m.SchemaString == snap.Metadata.SchemaString {
+		return nil, p, nil
+	}
+	return &m, p, nil
+}

@@ -1,0 +1,24 @@
+// Package delta is a Delta table: create, open, scan, append, overwrite, delete,
+// update, properties, history and change feed. It is the front door of the SDK.
+//
+// Invariants:
+//
+//  1. Every operation that changes the table is one commit, or none: a failure
+//     leaves the table as it was, and files of the failed attempt are deleted
+//     unless the commit's outcome is unknown (W-127).
+//  2. What the table's protocol, properties or schema forbid is refused before a
+//     file is written.
+//  3. Rows are replaced in one place only, [Table.Stage]; it writes data files and
+//     change files in the same pass, and a commit has change files for all of its
+//     row changes or for none (W-901, W-902).
+//  4. An operation that changes no row commits nothing (W-907).
+//  5. A lost race is retried when the operation can be done again on the newer
+//     version, else it is a deltalog.ConflictError.
+//  6. Hidden columns (sluice.carry) follow their rows through every rewrite and
+//     never show in scans or feeds.
+//
+// Entry points: [Create], [Open], [Table.Scan], [Table.Append], [Table.Overwrite],
+// [Table.Delete], [Table.Update], [Table.Stage], [Table.Changes].
+//
+// The package must not import merge, apply or cmd.
+package delta

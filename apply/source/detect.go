@@ -81,13 +81,13 @@ func fingerprint(r *event.Record) string {
 	case len(r.Value) > 5 && (r.Value[0] == 0 || r.Value[0] == 1):
 		return "Avro with a registry"
 	}
-	fields, end, err := wire.ParseObject(bytes.TrimPrefix(r.Value, []byte("\ufeff")), 0, nil, nil)
+	fields, end, err := wire.ParseObject(bytes.TrimPrefix(r.Value, []byte("\ufeff")), 0, nil)
 	if err != nil || wire.End(r.Value, end) != nil {
 		return "unreadable"
 	}
 	o := object(fields)
 	if payload := o["payload"]; len(o) == 2 && o.has("schema") && payload.Kind == wire.Object {
-		inner, _, err := wire.ParseObject(payload.Raw, 0, nil, nil)
+		inner, _, err := wire.ParseObject(payload.Raw, 0, nil)
 		if err != nil {
 			return "unreadable"
 		}
@@ -233,7 +233,7 @@ func opColumn(sample []*event.Record) string {
 			}
 			continue
 		}
-		fields, _, err := wire.ParseObject(r.Value, 0, nil, nil)
+		fields, _, err := wire.ParseObject(r.Value, 0, nil)
 		if err != nil {
 			continue
 		}

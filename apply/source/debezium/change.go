@@ -9,11 +9,8 @@ import (
 )
 
 // change handles an envelope with op and source.
-func (d *Decoder) change(r *event.Record, e *envelope, connect *cachedSchema) error {
+func (d *Decoder) change(r *event.Record, e *envelope) error {
 	var err error
-	if d.src, _, err = wire.ParseObject(e.source.Raw, 0, d.src, nil); err != nil {
-		return badBytes(err)
-	}
 	var src origin
 	for _, f := range d.src {
 		src.take(f.Key.Raw, f.Val)
@@ -40,7 +37,7 @@ func (d *Decoder) change(r *event.Record, e *envelope, connect *cachedSchema) er
 		kind = wire.SeqTransport
 	}
 	snapshot := src.inSnapshot(op)
-	row := &wire.Row{Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw))}
+	row := d.newRow(r)
 	if row.Seq, err = d.seq(&src, kind, snapshot, r.Transport); err != nil {
 		return err
 	}
@@ -60,7 +57,7 @@ func (d *Decoder) change(r *event.Record, e *envelope, connect *cachedSchema) er
 		row.Op = event.Truncate
 		return d.put(t, row)
 	}
-	if err := d.schemaOf(t, connect, false); err != nil {
+	if err := d.schemaOf(t, e.connect, false); err != nil {
 		return err
 	}
 	keys := d.keysOf(t, mongo)
@@ -89,23 +86,15 @@ func (d *Decoder) change(r *event.Record, e *envelope, connect *cachedSchema) er
 	return d.upsert(t, row, keys, r.Headers)
 }
 
-// images parses after into row and before into old.
-func (d *Decoder) images(e *envelope, mongo bool) (err error) {
+// images checks what members has parsed into row and old.
+func (d *Decoder) images(e *envelope, mongo bool) error {
 	if mongo {
 		return d.mongoImages(e)
 	}
-	if e.after.Kind == wire.Object {
-		if d.row, _, err = wire.ParseObject(e.after.Raw, 0, d.row, nil); err != nil {
-			return badBytes(err)
-		}
-	} else if e.after.Kind > wire.Null {
+	switch {
+	case e.after.Kind > wire.Null && e.after.Kind != wire.Object:
 		return wire.Poison(event.PoisonEnvelope, "NOT_AN_OBJECT", "after is no object")
-	}
-	if e.before.Kind == wire.Object {
-		if d.old, _, err = wire.ParseObject(e.before.Raw, 0, d.old, nil); err != nil {
-			return badBytes(err)
-		}
-	} else if e.before.Kind > wire.Null {
+	case e.before.Kind > wire.Null && e.before.Kind != wire.Object:
 		return wire.Poison(event.PoisonEnvelope, "NOT_AN_OBJECT", "before is no object")
 	}
 	return nil
@@ -127,7 +116,7 @@ func keyFields(raw []byte, into []wire.Field) ([]wire.Field, error) {
 	if i := wire.Skip(raw, 0); i >= len(raw) || raw[i] != '{' {
 		return into[:0], nil
 	}
-	fields, end, err := wire.ParseObject(raw, 0, into, nil)
+	fields, end, err := wire.ParseObject(raw, 0, into)
 	if err == nil {
 		err = wire.End(raw, end)
 	}
@@ -139,7 +128,7 @@ func keyFields(raw []byte, into []wire.Field) ([]wire.Field, error) {
 		if payload.Kind != wire.Object {
 			return into[:0], nil
 		}
-		if fields, _, err = wire.ParseObject(payload.Raw, 0, fields[:0], nil); err != nil {
+		if fields, _, err = wire.ParseObject(payload.Raw, 0, fields[:0]); err != nil {
 			return into[:0], badBytes(err)
 		}
 	}
@@ -232,6 +221,12 @@ func keyToken(name string, tok wire.Token) error {
 		return wire.Poison(event.PoisonKey, "KEY_NULL", "key column %q is null", name)
 	}
 	return nil
+}
+
+// newRow is the row of a record, in the decoder's one buffer.
+func (d *Decoder) newRow(r *event.Record) *wire.Row {
+	d.out = wire.Row{Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw))}
+	return &d.out
 }
 
 // put adds the row of d.cells.

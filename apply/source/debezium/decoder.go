@@ -33,6 +33,8 @@ type Decoder struct {
 	state state
 
 	// buffers of one record
+	env                            envelope
+	out                            wire.Row
 	top, src, row, old, key, other []wire.Field
 	keyNames                       []string
 	cells                          []wire.Cell
@@ -143,6 +145,9 @@ func tableKey(t event.Table) string { return t.Database + "/" + t.Schema + "/" +
 // Add implements event.Decoder.
 func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 	err := d.add(r)
+	if err == nil {
+		return nil
+	}
 	var p *wire.PoisonError
 	if errors.As(err, &p) {
 		d.quarantine(r, p)
@@ -221,30 +226,11 @@ func (d *Decoder) add(r *event.Record) error {
 	if len(value) == 0 {
 		return wire.Poison(event.PoisonBytes, "EMPTY_VALUE", "the value has no bytes; a tombstone is null")
 	}
-	var err error
-	if d.top, err = d.object(value, d.top, true); err != nil {
+	env, err := d.parse(value)
+	if err != nil {
 		return err
 	}
-	return d.value(r)
-}
-
-// object parses a whole document that must be an object.
-func (d *Decoder) object(data []byte, into []wire.Field, schemas bool) ([]wire.Field, error) {
-	var known []byte
-	if schemas {
-		known = d.schema.last
-	}
-	fields, end, err := wire.ParseObject(data, 0, into, known)
-	if err == nil {
-		err = wire.End(data, end)
-	}
-	if err != nil {
-		if t, end, e := wire.Value(data, 0); e == nil && t.Kind != wire.Object && wire.End(data, end) == nil {
-			return fields[:0], wire.Poison(event.PoisonEnvelope, "NOT_AN_OBJECT", "the value is JSON but no object")
-		}
-		return fields[:0], badBytes(err)
-	}
-	return fields, unique(fields)
+	return d.value(r, env)
 }
 
 // unique refuses an object that names a member twice.
@@ -259,86 +245,17 @@ func unique(fields []wire.Field) error {
 	return nil
 }
 
-// envelope is the top level of a value, by member.
-type envelope struct {
-	schema, payload             wire.Token
-	before, after, source, op   wire.Token
-	status, id, ddl, changes    wire.Token
-	message, update, ts, dbName wire.Token
-	others                      int
-}
-
-func readEnvelope(fields []wire.Field) (e envelope) {
-	for _, f := range fields {
-		switch string(f.Key.Raw) {
-		case "schema":
-			e.schema = f.Val
-		case "payload":
-			e.payload = f.Val
-		case "before":
-			e.before = f.Val
-		case "after":
-			e.after = f.Val
-		case "source":
-			e.source = f.Val
-		case "op":
-			e.op = f.Val
-		case "status":
-			e.status = f.Val
-		case "id":
-			e.id = f.Val
-		case "ddl":
-			e.ddl = f.Val
-		case "tableChanges":
-			e.changes = f.Val
-		case "databaseName":
-			e.dbName = f.Val
-		case "message":
-			e.message = f.Val
-		case "updateDescription":
-			e.update = f.Val
-		case "ts_ms", "ts_us", "ts_ns":
-			e.ts = f.Val
-		case "transaction":
-		default:
-			e.others++
-		}
-	}
-	return e
-}
-
-// value handles a parsed top level: unwraps an embedded schema, then tells
-// envelopes, flattened rows and records without rows apart.
-func (d *Decoder) value(r *event.Record) error {
-	e := readEnvelope(d.top)
-	var connect *cachedSchema
-	if e.payload.Kind != wire.None && e.schema.Kind != wire.None && len(d.top) == 2 {
-		payload := e.payload
-		if e.schema.Kind == wire.Object {
-			var err error
-			if connect, err = d.schema.get(e.schema.Raw); err != nil {
-				return wire.Poison(event.PoisonEnvelope, "BAD_SCHEMA", "%s", err.Error())
-			}
-		}
-		switch payload.Kind {
-		case wire.Null:
-			return d.tombstone(r)
-		case wire.Object:
-		default:
-			return wire.Poison(event.PoisonEnvelope, "NOT_AN_OBJECT", "payload is no object")
-		}
-		var err error
-		if d.top, err = d.object(payload.Raw, d.top[:0], false); err != nil {
-			return err
-		}
-		e = readEnvelope(d.top)
+// value tells envelopes, flattened rows and records without rows apart.
+func (d *Decoder) value(r *event.Record, e *envelope) error {
+	if e.nullPayload {
+		return d.tombstone(r)
 	}
 	if d.opt.Flat && !(e.source.Kind == wire.Object && e.op.Kind == wire.String) {
 		if kind, ok := e.control(r.Topic); ok {
 			d.controls[kind]++
 			return nil
 		}
-		return d.flat(r, connect)
+		return d.flat(r, e.connect)
 	}
 	if e.op.Kind == wire.None || e.op.Kind == wire.Null {
 		if kind, ok := e.control(r.Topic); ok {
@@ -353,23 +270,7 @@ func (d *Decoder) value(r *event.Record) error {
 	if e.source.Kind != wire.Object {
 		return wire.Poison(event.PoisonEnvelope, "MISSING_SOURCE", "the envelope has no source block")
 	}
-	return d.change(r, &e, connect)
-}
-
-// control tells what a record without op is: a transaction marker, a schema
-// change, a heartbeat.
-func (e *envelope) control(topic string) (event.ControlKind, bool) {
-	switch {
-	case e.after.Kind > wire.Null || e.before.Kind > wire.Null || e.op.Kind > wire.Null:
-	case e.status.Kind == wire.String && e.id.Kind == wire.String && (e.status.Is("BEGIN") || e.status.Is("END")):
-		return event.ControlTx, true
-	case e.ddl.Kind > wire.None && (e.source.Kind == wire.Object || e.changes.Kind > wire.None || e.dbName.Kind > wire.None):
-		return event.ControlSchema, true
-	case e.ts.Kind == wire.Number && e.others == 0 && e.source.Kind == wire.None && e.id.Kind == wire.None,
-		bytes.HasPrefix([]byte(topic), []byte("__debezium-heartbeat")):
-		return event.ControlHeartbeat, true
-	}
-	return "", false
+	return d.change(r, e)
 }
 
 // tombstone: a null value. In an envelope stream it follows a delete and says

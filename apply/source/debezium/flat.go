@@ -66,7 +66,7 @@ func (d *Decoder) flat(r *event.Record, connect *cachedSchema) error {
 		d.controls[event.ControlFiltered]++
 		return nil
 	}
-	row := &wire.Row{Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw))}
+	row := d.newRow(r)
 	if row.Seq, err = d.flatSeq(&m, op, r.Transport); err != nil {
 		return err
 	}
@@ -173,7 +173,8 @@ func (d *Decoder) flatTombstone(r *event.Record) error {
 		d.controls[event.ControlFiltered]++
 		return nil
 	}
-	row := &wire.Row{Op: event.Delete, Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw))}
+	row := d.newRow(r)
+	row.Op = event.Delete
 	var err error
 	if row.Seq, err = d.flatSeq(&m, 'd', r.Transport); err != nil {
 		return err

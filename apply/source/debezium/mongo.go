@@ -17,7 +17,7 @@ func (d *Decoder) mongoImages(e *envelope) error {
 			return into, nil
 		}
 		text := t.Text(nil)
-		fields, end, err := wire.ParseObject(text, 0, into, nil)
+		fields, end, err := wire.ParseObject(text, 0, into)
 		if err == nil {
 			err = wire.End(text, end)
 		}

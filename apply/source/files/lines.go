@@ -12,7 +12,6 @@ import (
 
 // lineScratch is room that the parsing of topic records reuses.
 type lineScratch struct {
-	fields     []wire.Field
 	key, value []byte
 }
 
@@ -127,15 +126,28 @@ func (r *reader) topicRecord(line []byte) bool {
 	if !mayBeTopicRecord(line) {
 		return false
 	}
-	fields, end, err := wire.ParseObject(line, 0, r.scratch.fields[:0], nil)
-	r.scratch.fields = fields
-	if err != nil || wire.End(line, end) != nil {
-		return false
-	}
 	var topic, partition, offset, key, value, headers wire.Token
-	for _, f := range fields {
+	i, more, err := wire.Open(line, 0)
+	for more && err == nil {
+		var name, val wire.Token
+		if name, i, err = wire.Key(line, i); err != nil {
+			return false
+		}
+		switch start := i; {
+		case i < len(line) && line[i] == '{': // decoders check what they parse
+			i, err = wire.Balanced(line, i)
+			val = wire.Token{Kind: wire.Object, Raw: line[start:i]}
+		default:
+			val, i, err = wire.Value(line, i)
+		}
+		if err != nil {
+			return false
+		}
+		if i, more, err = wire.Next(line, i); err != nil {
+			return false
+		}
 		var into *wire.Token
-		switch string(f.Key.Raw) {
+		switch string(name.Raw) {
 		case "topic":
 			into = &topic
 		case "partition":
@@ -156,7 +168,15 @@ func (r *reader) topicRecord(line []byte) bool {
 		if into.Kind != wire.None {
 			return false
 		}
-		*into = f.Val
+		*into = val
+	}
+	if err != nil || wire.End(line, i) != nil {
+		return false
+	}
+	if headers.Kind == wire.Object {
+		if _, _, err := wire.Value(headers.Raw, 0); err != nil {
+			return false
+		}
 	}
 	p, ok1 := wire.Int(partition.Raw)
 	o, ok2 := wire.Int(offset.Raw)

@@ -213,6 +213,9 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 	} else {
 		err = d.addJSON(r)
 	}
+	if err == nil {
+		return nil
+	}
 	var p *wire.PoisonError
 	if errors.As(err, &p) {
 		d.quarantine(r, p, false)
@@ -301,7 +304,7 @@ func (d *Decoder) addJSON(r *event.Record) error {
 	}
 	var end int
 	var err error
-	d.fields, end, err = wire.ParseObject(value, 0, d.fields, nil)
+	d.fields, end, err = wire.ParseObject(value, 0, d.fields)
 	if err == nil {
 		err = wire.End(value, end)
 	}
@@ -334,7 +337,7 @@ func (d *Decoder) readKey(raw []byte) error {
 	}
 	var end int
 	var err error
-	d.key, end, err = wire.ParseObject(raw, 0, d.key, nil)
+	d.key, end, err = wire.ParseObject(raw, 0, d.key)
 	if err == nil {
 		err = wire.End(raw, end)
 	}

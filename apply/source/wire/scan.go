@@ -326,51 +326,116 @@ func digits(data []byte, i int) int {
 
 // ParseObject scans the object that starts at or after i and appends its
 // members to fields; values are checked wholly. It returns the index behind it.
-// known, if not empty, is the text of an object checked before: a member value
-// that starts with it is taken as that object without a scan (schemas repeat in
-// every record).
-func ParseObject(data []byte, i int, fields []Field, known []byte) ([]Field, int, error) {
+func ParseObject(data []byte, i int, fields []Field) ([]Field, int, error) {
+	i, more, err := Open(data, i)
+	for more && err == nil {
+		var f Field
+		if f.Key, i, err = Key(data, i); err != nil {
+			break
+		}
+		if f.Val, i, err = value(data, i, 1); err != nil {
+			break
+		}
+		fields = append(fields, f)
+		i, more, err = Next(data, i)
+	}
+	return fields, i, err
+}
+
+// Open enters the object that starts at or after i; more tells whether a member
+// follows, whose key is then at the index.
+func Open(data []byte, i int) (next int, more bool, err error) {
 	i = Skip(data, i)
 	if i >= len(data) || data[i] != '{' {
-		return fields, i, syntax(i, "object expected")
+		return i, false, syntax(i, "object expected")
 	}
 	i = Skip(data, i+1)
 	if i < len(data) && data[i] == '}' {
-		return fields, i + 1, nil
+		return i + 1, false, nil
 	}
-	for {
-		if i >= len(data) || data[i] != '"' {
-			return fields, i, syntax(i, "object key expected")
+	return i, true, nil
+}
+
+// Key scans a member's key and the colon; its value is at the index.
+func Key(data []byte, i int) (Token, int, error) {
+	if i >= len(data) || data[i] != '"' {
+		return Token{}, i, syntax(i, "object key expected")
+	}
+	k, next, err := str(data, i)
+	if err != nil {
+		return k, i, err
+	}
+	if next >= len(data) || data[next] != ':' {
+		if next = Skip(data, next); next >= len(data) || data[next] != ':' {
+			return k, next, syntax(next, "colon expected")
 		}
-		k, next, err := str(data, i)
-		if err != nil {
-			return fields, i, err
-		}
-		if next >= len(data) || data[next] != ':' {
-			if next = Skip(data, next); next >= len(data) || data[next] != ':' {
-				return fields, next, syntax(next, "colon expected")
-			}
-		}
-		var v Token
-		if i = next + 1; len(known) > 0 && bytes.HasPrefix(data[i:], known) {
-			v = Token{Kind: Object, Raw: data[i : i+len(known)]}
-			i += len(known)
-		} else if v, i, err = value(data, Skip(data, i), 1); err != nil {
-			return fields, i, err
-		}
-		fields = append(fields, Field{Key: k, Val: v})
-		if i = Skip(data, i); i >= len(data) {
-			return fields, i, syntax(i, "object cut short")
+	}
+	return k, Skip(data, next+1), nil
+}
+
+// Next passes what follows a member's value; more tells whether another member does.
+func Next(data []byte, i int) (next int, more bool, err error) {
+	if i = Skip(data, i); i >= len(data) {
+		return i, false, syntax(i, "object cut short")
+	}
+	switch data[i] {
+	case '}':
+		return i + 1, false, nil
+	case ',':
+		return Skip(data, i+1), true, nil
+	}
+	return i, false, syntax(i, "comma or } expected")
+}
+
+// Balanced returns the index behind the object or array at i by its brackets and
+// strings alone: who needs its inside checks that when it parses it.
+func Balanced(data []byte, i int) (int, error) {
+	start, depth := i, 0
+	for i < len(data) {
+		i = bracket(data, i)
+		if i >= len(data) {
+			break
 		}
 		switch data[i] {
-		case '}':
-			return fields, i + 1, nil
-		case ',':
-			i = Skip(data, i+1)
+		case '"':
+			_, next, err := str(data, i)
+			if err != nil {
+				return i, err
+			}
+			i = next
+			continue
+		case '{', '[':
+			depth++
 		default:
-			return fields, i, syntax(i, "comma or } expected")
+			depth--
+		}
+		i++
+		if depth == 0 {
+			return i, nil
 		}
 	}
+	return i, syntax(start, "value cut short")
+}
+
+// bracket is the index of the first quote or bracket at or after i.
+func bracket(data []byte, i int) int {
+	for ; i+8 <= len(data); i += 8 {
+		w := binary.LittleEndian.Uint64(data[i:])
+		q := w ^ ones*'"'
+		l := w | ones*0x20
+		o, c := l^ones*'{', l^ones*'}'
+		m := ((q - ones) &^ q) | ((o - ones) &^ o) | ((c - ones) &^ c)
+		if m &= highs; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(data); i++ {
+		switch data[i] {
+		case '"', '{', '[', '}', ']':
+			return i
+		}
+	}
+	return i
 }
 
 // Elements calls f for each element of a scanned array until it returns false.

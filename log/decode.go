@@ -229,12 +229,15 @@ func parseMetadata(raw []byte) (*Metadata, error) {
 	if err := json.Unmarshal(raw, &w); err != nil {
 		return nil, fmt.Errorf("metaData: %w", err)
 	}
-	if w.ID == nil || w.SchemaString == nil || w.Format == nil {
-		return nil, fmt.Errorf("metaData without id, format or schemaString")
+	if w.ID == nil || w.Format == nil {
+		return nil, fmt.Errorf("metaData without id or format")
 	}
 	m := &Metadata{
-		ID: *w.ID, Format: *w.Format, SchemaString: *w.SchemaString, PartitionColumns: w.PartitionColumns,
+		ID: *w.ID, Format: *w.Format, PartitionColumns: w.PartitionColumns,
 		CreatedTime: w.CreatedTime, Configuration: make(map[string]string, len(w.Configuration)),
+	}
+	if w.SchemaString != nil {
+		m.SchemaString = *w.SchemaString
 	}
 	if w.Name != nil {
 		m.Name = *w.Name

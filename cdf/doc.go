@@ -1,0 +1,23 @@
+// Package cdf is the change data feed of a Delta table: the rows that each version
+// inserted, deleted or updated, read over a range of versions or times, and the
+// change files that writers add to a commit ("Change Data Feed" and "Add CDC File"
+// of the protocol).
+//
+// Invariants:
+//
+//  1. A version that has change files is told by them alone; any other version is
+//     told by its adds and removes with dataChange, deletion vectors taken as
+//     differences.
+//  2. A range is checked whole before its first row comes out: the feed was on in
+//     every version and every schema in it can be read as the schema of the
+//     end version.
+//  3. Partition columns come from the action, never from the file or its
+//     name.
+//  4. A file that is gone is an error that names it, never an empty result.
+//  5. Versions come in ascending order; the order of rows inside a version means
+//     nothing.
+//
+// Entry points: [Open], [Feed.Rows], [NewWriter].
+//
+// The package must not import delta, merge, apply or parquet-go.
+package cdf

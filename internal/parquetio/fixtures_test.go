@@ -24,6 +24,8 @@ func cell(a arrow.Array, i int) any {
 		return nil
 	}
 	switch a := a.(type) {
+	case *array.Null:
+		return nil
 	case *array.Boolean:
 		return a.Value(i)
 	case *array.Float32:

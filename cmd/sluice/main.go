@@ -48,6 +48,7 @@ func (e *interrupted) Error() string { return "stopped by signal " + e.signal.St
 
 // run executes one command line and answers its exit code.
 func (a *app) run(ctx context.Context, args []string) int {
+	a.stdin = &interruptible{ctx: ctx, r: a.stdin}
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -20,8 +21,9 @@ type column struct {
 	b    array.Builder
 	// json reads the next value of p; null has been dealt with.
 	json func(p *scanner) error
-	// text appends a CSV field; nil for nested types, which are JSON there.
-	text func(s string) error
+	// text appends a CSV field; nil for nested types, which are JSON there. It
+	// keeps nothing of s.
+	text func(s []byte) error
 }
 
 // compile builds the column for values of type t that go to b.
@@ -37,11 +39,15 @@ func compile(path string, t schema.Type, b array.Builder, zone *time.Location) (
 		err = c.mapColumn(t, zone)
 	case schema.Decimal:
 		b := b.(*array.Decimal128Builder)
-		c.text = func(s string) error {
-			if !isNumber(s) {
-				return fmt.Errorf("%s is not a number", quote([]byte(s)))
+		c.text = func(s []byte) error {
+			if v, ok := shortDecimal(s, t.Precision, t.Scale); ok {
+				b.Append(decimal128.FromI64(v))
+				return nil
 			}
-			v, err := parseDecimal(s, t.Precision, t.Scale)
+			if !isNumber(s) {
+				return fmt.Errorf("%s is not a number", quote(s))
+			}
+			v, err := parseDecimal(string(s), t.Precision, t.Scale)
 			if err == nil {
 				b.Append(v)
 			}
@@ -57,8 +63,8 @@ func compile(path string, t schema.Type, b array.Builder, zone *time.Location) (
 }
 
 // isNumber tells whether all of s is one JSON number.
-func isNumber(s string) bool {
-	p := scanner{data: []byte(s)}
+func isNumber(s []byte) bool {
+	p := scanner{data: s}
 	n, err := p.number()
 	return err == nil && len(n) == len(s)
 }
@@ -78,24 +84,24 @@ func (c *column) primitive(t schema.Primitive, zone *time.Location) error {
 	case *array.Float32Builder:
 		c.float(32, func(v float64) { b.Append(float32(v)) })
 	case *array.StringBuilder:
-		c.text = func(s string) error { b.Append(s); return nil }
+		c.text = func(s []byte) error { b.BinaryBuilder.Append(s); return nil }
 		c.json = c.stringToken
 	case *array.BinaryBuilder:
-		c.text = func(s string) error {
-			v, err := base64.StdEncoding.Strict().DecodeString(s)
+		c.text = func(s []byte) error {
+			v, err := base64.StdEncoding.Strict().DecodeString(string(s))
 			if err != nil {
-				return fmt.Errorf("%s is not base64", quote([]byte(s)))
+				return fmt.Errorf("%s is not base64", quote(s))
 			}
 			b.Append(v)
 			return nil
 		}
 		c.json = c.stringToken
 	case *array.BooleanBuilder:
-		c.text = func(s string) error {
-			if s != "true" && s != "false" {
-				return fmt.Errorf("%s is not true or false", quote([]byte(s)))
+		c.text = func(s []byte) error {
+			if string(s) != "true" && string(s) != "false" {
+				return fmt.Errorf("%s is not true or false", quote(s))
 			}
-			b.Append(s == "true")
+			b.Append(string(s) == "true")
 			return nil
 		}
 		c.json = func(p *scanner) error {
@@ -110,10 +116,10 @@ func (c *column) primitive(t schema.Primitive, zone *time.Location) error {
 			return c.mismatch(p)
 		}
 	case *array.Date32Builder:
-		c.text = func(s string) error {
-			v, err := parseDate(s)
+		c.text = func(s []byte) error {
+			v, err := parseDate(string(s))
 			if err != nil {
-				return fmt.Errorf("%s: %w", quote([]byte(s)), err)
+				return fmt.Errorf("%s: %w", quote(s), err)
 			}
 			b.Append(arrow.Date32(v))
 			return nil
@@ -122,7 +128,7 @@ func (c *column) primitive(t schema.Primitive, zone *time.Location) error {
 	case *array.TimestampBuilder:
 		c.timestamp(b, t == schema.Timestamp, zone)
 	case *array.NullBuilder:
-		c.text = func(s string) error { return fmt.Errorf("a VOID column holds only null") }
+		c.text = func(s []byte) error { return fmt.Errorf("a VOID column holds only null") }
 		c.json = c.mismatch
 	default:
 		return fmt.Errorf("column %s: type %s cannot be read from text", c.path, t)
@@ -131,8 +137,12 @@ func (c *column) primitive(t schema.Primitive, zone *time.Location) error {
 }
 
 func (c *column) integer(bits int, add func(int64)) {
-	c.text = func(s string) error {
-		v, err := parseInteger(s, bits)
+	c.text = func(s []byte) error {
+		if v, ok := shortInteger(s); ok && v>>(bits-1) == v>>63 {
+			add(v)
+			return nil
+		}
+		v, err := parseInteger(string(s), bits)
 		if err == nil {
 			add(v)
 		}
@@ -142,14 +152,14 @@ func (c *column) integer(bits int, add func(int64)) {
 }
 
 func (c *column) float(bits int, add func(float64)) {
-	c.text = func(s string) error {
-		v, special := specialFloat(s)
+	c.text = func(s []byte) error {
+		v, special := specialFloat(string(s))
 		if !special {
 			var err error
 			if !isNumber(s) {
-				return fmt.Errorf("%s is not a number", quote([]byte(s)))
+				return fmt.Errorf("%s is not a number", quote(s))
 			}
-			if v, err = strconv.ParseFloat(s, bits); err != nil || math.IsInf(v, 0) {
+			if v, err = strconv.ParseFloat(string(s), bits); err != nil || math.IsInf(v, 0) {
 				return fmt.Errorf("%s is out of range", s)
 			}
 		}
@@ -173,13 +183,13 @@ func (c *column) float(bits int, add func(float64)) {
 }
 
 func (c *column) timestamp(b *array.TimestampBuilder, instant bool, zone *time.Location) {
-	c.text = func(s string) error {
-		v, zoned, err := parseTimestamp(s)
+	c.text = func(s []byte) error {
+		v, zoned, err := parseTimestamp(string(s))
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: %w", quote([]byte(s)), err)
+			return fmt.Errorf("%s: %w", quote(s), err)
 		case zoned && !instant:
-			return fmt.Errorf("%s: a TIMESTAMP_NTZ carries no zone", quote([]byte(s)))
+			return fmt.Errorf("%s: a TIMESTAMP_NTZ carries no zone", quote(s))
 		case !zoned && instant:
 			v = inZone(v, zone)
 		}
@@ -190,7 +200,7 @@ func (c *column) timestamp(b *array.TimestampBuilder, instant bool, zone *time.L
 }
 
 func (c *column) give(s []byte) error {
-	if err := c.text(string(s)); err != nil {
+	if err := c.text(s); err != nil {
 		return fault(CodeTypeMismatch, c.path, "%s expected: %v", c.t, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package rowio
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -58,14 +59,16 @@ func dayNumber(year int64, month, day int) int64 {
 
 // appendDigits writes v; if width > 0, v is not negative and gets leading zeros.
 func appendDigits(b []byte, v int64, width int) []byte {
-	if width == 0 {
-		return strconv.AppendInt(b, v, 10)
+	for limit := int64(10); width > 1; width-- {
+		if v < limit {
+			for pad := width; pad > 1; pad-- {
+				b = append(b, '0')
+			}
+			break
+		}
+		limit *= 10
 	}
-	s := strconv.FormatInt(v, 10)
-	for i := len(s); i < width; i++ {
-		b = append(b, '0')
-	}
-	return append(b, s...)
+	return strconv.AppendInt(b, v, 10)
 }
 
 // appendDate writes 2024-05-01; years outside 0 to 9999 carry a sign (ISO 8601).
@@ -303,12 +306,20 @@ func specialFloat(s string) (float64, bool) {
 }
 
 func appendDecimal(b []byte, n decimal128.Num, scale int) []byte {
-	v := n.BigInt()
-	if v.Sign() < 0 {
-		b = append(b, '-')
-		v.Neg(v)
+	digits := ""
+	if lo := int64(n.LowBits()); n.HighBits() == lo>>63 && lo != math.MinInt64 {
+		if lo < 0 {
+			b, lo = append(b, '-'), -lo
+		}
+		digits = strconv.FormatInt(lo, 10)
+	} else {
+		v := n.BigInt()
+		if v.Sign() < 0 {
+			b = append(b, '-')
+			v.Neg(v)
+		}
+		digits = v.String()
 	}
-	digits := v.String()
 	if scale <= 0 {
 		return append(b, digits...)
 	}
@@ -373,4 +384,57 @@ func parseInteger(text string, bits int) (int64, error) {
 		return 0, fmt.Errorf("%s is not an integer", text)
 	}
 	return v, nil
+}
+
+// shortInteger reads up to 18 digits with an optional minus; ok is false for
+// anything else, which parseInteger then judges. Leading zeros are left to it too.
+func shortInteger(s []byte) (v int64, ok bool) {
+	digits := s
+	if len(s) > 0 && s[0] == '-' {
+		digits = s[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 || digits[0] == '0' && len(digits) > 1 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int64(c-'0')
+	}
+	if len(digits) < len(s) {
+		v = -v
+	}
+	return v, true
+}
+
+// shortDecimal reads a plain number of up to 18 digits at the given scale; ok is
+// false for anything else, which parseDecimal then judges.
+func shortDecimal(s []byte, precision, scale int) (v int64, ok bool) {
+	whole, frac := s, []byte(nil)
+	if i := bytes.IndexByte(s, '.'); i >= 0 {
+		whole, frac = s[:i], s[i+1:]
+		if len(frac) == 0 {
+			return 0, false
+		}
+	}
+	w, ok := shortInteger(whole)
+	if !ok || len(frac) > scale || len(whole)+scale > 18 || len(whole)+scale > precision {
+		return 0, false
+	}
+	f := int64(0)
+	for i := range scale {
+		f *= 10
+		if i < len(frac) {
+			if frac[i] < '0' || frac[i] > '9' {
+				return 0, false
+			}
+			f += int64(frac[i] - '0')
+		}
+		w *= 10
+	}
+	if whole[0] == '-' {
+		return w - f, true
+	}
+	return w + f, true
 }

@@ -51,11 +51,11 @@ func appendJSONValue(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, e
 		case schema.Variant:
 			return appendJSONStruct(b, variantParts, arr, i)
 		}
-		text, _, err := appendScalar(nil, t, arr, i)
-		if err != nil {
-			return nil, err
+		if a, ok := arr.(*array.String); ok {
+			return appendJSONString(b, a.Value(i)), nil
 		}
-		return appendJSONString(b, string(text)), nil
+		b, _, err := appendScalar(append(b, '"'), t, arr, i) // base64, dates and times need no escapes
+		return append(b, '"'), err
 	}
 	text, _, err := appendScalar(b, t, arr, i)
 	return text, err

@@ -125,13 +125,13 @@ func TestDescriptor_DecodeInline(t *testing.T) {
 // sets of rows whose containers are arrays, bitmaps and runs, in one or several buckets.
 func drawSet(t *rapid.T) *roaring64.Bitmap {
 	bm := roaring64.New()
-	for range rapid.IntRange(0, 12).Draw(t, "parts") {
+	for range rapid.IntRange(0, 5).Draw(t, "parts") {
 		base := rapid.Uint64Range(0, 3<<32).Draw(t, "base")
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
 			bm.Add(base)
 		case 1:
-			bm.AddRange(base, base+rapid.Uint64Range(1, 300000).Draw(t, "len"))
+			bm.AddRange(base, base+rapid.Uint64Range(1, 100000).Draw(t, "len"))
 		case 2:
 			for i := range uint64(6000) {
 				bm.Add(base + i*3)

@@ -1,6 +1,7 @@
 package parquetio
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -336,6 +337,7 @@ func int96Micros(_ string, in []byte) ([]byte, error) {
 }
 
 func scaleMillis(_ string, in []byte) ([]byte, error) {
+	in = bytes.Clone(in) // two wanted columns may share a file column
 	for i := 0; i < len(in); i += 8 {
 		v := int64(binary.LittleEndian.Uint64(in[i:]))
 		if v > math.MaxInt64/1000 || v < math.MinInt64/1000 {
@@ -347,6 +349,7 @@ func scaleMillis(_ string, in []byte) ([]byte, error) {
 }
 
 func scaleNanos(_ string, in []byte) ([]byte, error) {
+	in = bytes.Clone(in)
 	for i := 0; i < len(in); i += 8 {
 		binary.LittleEndian.PutUint64(in[i:], uint64(floorDiv(int64(binary.LittleEndian.Uint64(in[i:])), 1000)))
 	}

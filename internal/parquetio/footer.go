@@ -501,3 +501,30 @@ func parseOffsetIndex(b []byte) ([]pageLocation, error) {
 	})
 	return out, r.err
 }
+
+// columnIndex are the bounds of a chunk's pages.
+type columnIndex struct {
+	nullPages  []bool
+	mins, maxs [][]byte
+	nullCounts []int64
+}
+
+func parseColumnIndex(b []byte) (*columnIndex, error) {
+	r := &thriftReader{b: b}
+	x := &columnIndex{}
+	r.fields(func(id int16, typ byte) {
+		switch {
+		case id == 1 && typ == tList:
+			r.list(tTrue, func() { x.nullPages = append(x.nullPages, r.byte() == tTrue) })
+		case id == 2 && typ == tList:
+			r.list(tBinary, func() { x.mins = append(x.mins, r.bytes()) })
+		case id == 3 && typ == tList:
+			r.list(tBinary, func() { x.maxs = append(x.maxs, r.bytes()) })
+		case id == 5 && typ == tList:
+			r.list(tI64, func() { x.nullCounts = append(x.nullCounts, r.int()) })
+		default:
+			r.skip(typ)
+		}
+	})
+	return x, r.err
+}

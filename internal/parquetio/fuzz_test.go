@@ -28,7 +28,13 @@ func FuzzOpenRead(f *testing.F) {
 			classed(t, err)
 			return
 		}
-		file.RowGroups()
+		for g, rg := range file.RowGroups() {
+			for c := range rg.Columns {
+				if _, err := file.Pages(g, c); err != nil {
+					classed(t, err)
+				}
+			}
+		}
 		want := knownColumns(file.Schema())
 		for _, o := range []ReadOptions{{}, {Rows: []int64{0, 1, 5}}} {
 			for len(o.Rows) > 0 && o.Rows[len(o.Rows)-1] >= file.NumRows() {

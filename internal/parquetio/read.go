@@ -23,9 +23,16 @@ type ReadOptions struct {
 	// Rows lists physical rows to return, ascending without repeats; nil means
 	// all. Pages without such a row are not decoded.
 	Rows []int64
+	// Ranges lists spans of physical rows to return, ascending and apart; nil means
+	// all. Pages outside are not decoded, a batch does not go beyond a span. Not
+	// together with Rows.
+	Ranges []RowRange
 	// BatchRows is the most rows of a batch, 20480 if 0. Batches of wide rows have fewer.
 	BatchRows int
 }
+
+// RowRange is the physical rows from From on, before To.
+type RowRange struct{ From, To int64 }
 
 // Batch is a record batch with the physical place of its rows.
 type Batch struct {
@@ -100,6 +107,14 @@ func (o *ReadOptions) check(f *File) error {
 			return fmt.Errorf("row groups are not ascending")
 		}
 	}
+	if o.Rows != nil && o.Ranges != nil {
+		return fmt.Errorf("both rows and ranges wanted")
+	}
+	for i, r := range o.Ranges {
+		if r.From < 0 || r.To <= r.From || r.To > f.meta.numRows || i > 0 && r.From < o.Ranges[i-1].To {
+			return fmt.Errorf("range %d-%d of %d rows wanted", r.From, r.To, f.meta.numRows)
+		}
+	}
 	for i, r := range o.Rows {
 		if r < 0 || r >= f.meta.numRows {
 			return fmt.Errorf("row %d of %d wanted", r, f.meta.numRows)
@@ -113,28 +128,41 @@ func (o *ReadOptions) check(f *File) error {
 
 // groupScan makes batches out of one row group.
 type groupScan struct {
-	p       *plan
-	first   int64   // physical row of the group's row 0
-	numRows int64   // of the group
-	row     int64   // next row, without selection
-	rows    []int64 // selected physical rows left; nil without selection
-	sel     bool
-	size    int
-	leaves  []*leafReader
+	p      *plan
+	first  int64      // physical row of the group's row 0
+	ranges []RowRange // rows left, relative to first; without selection of rows
+	rows   []int64    // selected physical rows left
+	sel    bool
+	size   int
+	leaves []*leafReader
 }
 
 func (p *plan) scan(group int, o *ReadOptions, codec *decompressor) *groupScan {
 	g := &p.f.meta.rowGroups[group]
-	s := &groupScan{p: p, first: p.f.firstRows[group], numRows: g.numRows, sel: o.Rows != nil, size: o.BatchRows}
-	if s.sel {
+	s := &groupScan{p: p, first: p.f.firstRows[group], sel: o.Rows != nil, size: o.BatchRows}
+	wanted := g.numRows
+	switch {
+	case s.sel:
 		lo, _ := slices.BinarySearch(o.Rows, s.first)
-		hi, _ := slices.BinarySearch(o.Rows, s.first+s.numRows)
+		hi, _ := slices.BinarySearch(o.Rows, s.first+g.numRows)
 		s.rows = o.Rows[lo:hi]
+		wanted = 20 * int64(hi-lo) // each may lie in a page of its own
+	case o.Ranges != nil:
+		wanted = 0
+		for _, r := range o.Ranges {
+			from, to := max(r.From-s.first, 0), min(r.To-s.first, g.numRows)
+			if from < to {
+				s.ranges = append(s.ranges, RowRange{from, to})
+				wanted += to - from
+			}
+		}
+	case g.numRows > 0:
+		s.ranges = []RowRange{{0, g.numRows}}
 	}
 	bytes := int64(0)
 	for _, u := range p.leaves {
 		// Reading single pages pays only if most are skipped.
-		sparse := s.sel && int64(len(s.rows)) < s.numRows/1000
+		sparse := wanted < g.numRows/50
 		s.leaves = append(s.leaves, newLeafReader(p.f, group, u.leaf, u.levelsOnly, sparse, codec))
 		bytes += max(g.columns[u.leaf].uncompressed, 0)
 	}
@@ -149,20 +177,21 @@ func (p *plan) scan(group int, o *ReadOptions, codec *decompressor) *groupScan {
 func (s *groupScan) next() (Batch, bool, error) {
 	var b Batch
 	var n int
-	if s.sel {
+	switch {
+	case s.sel && len(s.rows) > 0:
 		n = min(len(s.rows), s.size)
-	} else {
-		n = int(min(s.numRows-s.row, int64(s.size)))
-	}
-	if n == 0 {
-		return b, false, nil
-	}
-	if s.sel {
 		b.Rows = s.rows[:n:n]
 		b.FirstRow = b.Rows[0]
 		s.rows = s.rows[n:]
-	} else {
-		b.FirstRow = s.first + s.row
+	case !s.sel && len(s.ranges) > 0:
+		r := &s.ranges[0]
+		n = int(min(r.To-r.From, int64(s.size)))
+		b.FirstRow = s.first + r.From
+		if r.From += int64(n); r.From == r.To {
+			s.ranges = s.ranges[1:]
+		}
+	default:
+		return b, false, nil
 	}
 	cols := make([]*column, len(s.leaves))
 	for i, l := range s.leaves {
@@ -172,7 +201,6 @@ func (s *groupScan) next() (Batch, bool, error) {
 			return b, false, err
 		}
 	}
-	s.row += int64(n)
 	arrays := make([]arrow.Array, len(s.p.roots))
 	err := guard(func() error {
 		for i, r := range s.p.roots {
@@ -194,7 +222,7 @@ func (s *groupScan) next() (Batch, bool, error) {
 // collect reads the rows of the batch from one leaf.
 func (s *groupScan) collect(l *leafReader, b Batch, n int) error {
 	if !s.sel {
-		return l.read(s.row, n)
+		return l.read(b.FirstRow-s.first, n)
 	}
 	for i := 0; i < n; {
 		j := i + 1

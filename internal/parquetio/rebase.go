@@ -1,6 +1,7 @@
 package parquetio
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 	"strings"
@@ -56,6 +57,7 @@ func (m rebaseModes) dates() transform {
 		return nil
 	}
 	return func(_ string, in []byte) ([]byte, error) {
+		in = bytes.Clone(in)
 		for i := 0; i < len(in); i += 4 {
 			d := int64(int32(binary.LittleEndian.Uint32(in[i:])))
 			if d < gregorianStart {
@@ -73,6 +75,7 @@ func (m rebaseModes) timestamps(old bool) transform {
 		return nil
 	}
 	return func(_ string, in []byte) ([]byte, error) {
+		in = bytes.Clone(in)
 		for i := 0; i < len(in); i += 8 {
 			t := int64(binary.LittleEndian.Uint64(in[i:]))
 			day := floorDiv(t, microsPerDay)

@@ -2,6 +2,7 @@ package parquetio
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
 
@@ -69,6 +70,65 @@ func (f *File) RowGroups() []RowGroup {
 		}
 	}
 	return out
+}
+
+// PageStats is what the column index proves about the rows of one page.
+type PageStats struct {
+	FirstRow, Rows int64 // physical
+	NullCount      int64 // -1 if unknown
+	Min, Max       any   // as in ColumnStats; both nil if unknown or if all is null
+	AllNull        bool
+}
+
+// Pages returns the pages of a leaf (position in RowGroup.Columns) in one row
+// group, from its page index; nil if the file has none that can be trusted. With
+// [ReadOptions.Ranges] it lets a scan skip pages.
+func (f *File) Pages(rowGroup, leaf int) (pages []PageStats, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read page index of column %s: %w", pathString(f.leaves[leaf].path()), err)
+		}
+	}()
+	l := f.leaves[leaf]
+	r := newLeafReader(f, rowGroup, leaf, true, true, nil)
+	if err := r.loadIndex(); err != nil || len(r.index) == 0 {
+		return nil, err
+	}
+	m := r.meta
+	typed := leaf < len(f.meta.typeOrders) && f.meta.typeOrders[leaf]
+	if !typed || f.distrusted() || f.rebased(l) || m.colIdx <= 0 || m.colIdxLen <= 0 || m.colIdx > f.size-int64(m.colIdxLen) {
+		return nil, nil
+	}
+	b := make([]byte, m.colIdxLen)
+	if err := readFull(f.r, b, m.colIdx); err != nil {
+		return nil, err
+	}
+	x, err := parseColumnIndex(b)
+	if err != nil {
+		return nil, err
+	}
+	n := len(r.index)
+	if len(x.nullPages) != n || len(x.mins) != n || len(x.maxs) != n || x.nullCounts != nil && len(x.nullCounts) != n {
+		return nil, corruptf("column index of %d pages, offset index of %d", len(x.nullPages), n)
+	}
+	for i, loc := range r.index {
+		end := r.rows
+		if i+1 < n {
+			end = r.index[i+1].firstRow
+		}
+		p := PageStats{FirstRow: f.firstRows[rowGroup] + loc.firstRow, Rows: end - loc.firstRow, NullCount: -1, AllNull: x.nullPages[i]}
+		if x.nullCounts != nil && x.nullCounts[i] >= 0 {
+			p.NullCount = x.nullCounts[i]
+		}
+		if !p.AllNull {
+			p.Min, p.Max = l.boundValue(x.mins[i]), l.boundValue(x.maxs[i])
+			if p.Min == nil || p.Max == nil {
+				p.Min, p.Max = nil, nil
+			}
+		}
+		pages = append(pages, p)
+	}
+	return pages, nil
 }
 
 // distrusted names writers whose null counts were too small for some columns

@@ -436,3 +436,62 @@ func TestWriter_Rolling(t *testing.T) {
 		}
 	}
 }
+
+// The page index of our own files and of others: bounds hold, and spans of rows
+// can be read without the pages around them.
+func TestFile_Pages(t *testing.T) {
+	batch := ordersBatch(60_000)
+	data := writeFile(t, orders, WriterOptions{PageBytes: 32 << 10, RowGroupRows: 40_000}, batch)
+	in := &countingReader{Reader: bytes.NewReader(data)}
+	f, err := Open(in, int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hit []RowRange
+	for g := range f.RowGroups() {
+		pages, err := f.Pages(g, 0)
+		if err != nil || len(pages) < 3 {
+			t.Fatal(len(pages), err)
+		}
+		for _, p := range pages {
+			if p.Min != 2*p.FirstRow || p.Max != 2*(p.FirstRow+p.Rows-1) || p.NullCount != 0 || p.AllNull {
+				t.Fatalf("%+v", p)
+			}
+			if p.Min.(int64) <= 90_001 && p.Max.(int64) >= 90_000 {
+				hit = append(hit, RowRange{p.FirstRow, p.FirstRow + p.Rows})
+			}
+		}
+	}
+	if len(hit) != 1 {
+		t.Fatal(hit)
+	}
+	in.n = 0
+	var got []arrow.RecordBatch
+	for b, err := range f.Read(context.Background(), orders, ReadOptions{Ranges: hit, BatchRows: 1000}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.FirstRow < hit[0].From || b.FirstRow+b.NumRows() > hit[0].To {
+			t.Fatal(b.FirstRow, b.NumRows())
+		}
+		b.Retain()
+		got = append(got, b.RecordBatch)
+	}
+	sameBatch(t, concat(t, got), batch.NewSlice(hit[0].From, hit[0].To))
+	if in.n > int64(len(data))/2 {
+		t.Errorf("read %d of %d bytes", in.n, len(data))
+	}
+	for _, bad := range [][]RowRange{{{5, 5}}, {{0, 60_001}}, {{0, 5}, {4, 6}}, {{-1, 2}}} {
+		for _, err := range f.Read(context.Background(), orders, ReadOptions{Ranges: bad}) {
+			if err == nil {
+				t.Errorf("%v was accepted", bad)
+			}
+		}
+	}
+	if pages, err := openFixture(t, "v2-pages").Pages(0, 15); err != nil || len(pages) < 2 || pages[1].Min != pages[1].FirstRow {
+		t.Error(pages, err)
+	}
+	if pages, err := openFixture(t, "v1-pages").Pages(0, 0); err != nil || pages != nil {
+		t.Error(pages, err)
+	}
+}

@@ -24,7 +24,8 @@ type piece struct {
 	src datafile.Source
 	// kind is "" for a change file, whose rows name their own.
 	kind ChangeType
-	// rows are the physical rows; nil means all that the deletion vector leaves.
+	// rows are physical rows, all of them in the deletion vector of src; nil means
+	// all rows that the deletion vector leaves.
 	rows    []int64
 	removed bool // the file was written before this version
 }
@@ -171,12 +172,12 @@ func (f *Feed) vectorChange(ctx context.Context, r *deltalog.Remove, a *deltalog
 		return nil, err
 	}
 	src := datafile.SourceOf(a)
-	src.DeletionVector = nil // rows are named one by one
 	var out []piece
 	if rows := minus(after, before); len(rows) > 0 {
 		out = append(out, piece{src: src, kind: Delete, rows: rows})
 	}
 	if rows := minus(before, after); len(rows) > 0 {
+		src.DeletionVector = r.DeletionVector
 		out = append(out, piece{src: src, kind: Insert, rows: rows})
 	}
 	return out, nil
@@ -210,20 +211,15 @@ func (f *Feed) piece(ctx context.Context, version int64, when time.Time, p piece
 		if columns == nil {
 			columns = []string{}
 		}
-		o := datafile.ReadOptions{Columns: columns, Change: p.kind == "", Rows: p.rows, BatchRows: f.opts.BatchRows}
-		seen := 0
+		o := datafile.ReadOptions{Columns: columns, Change: p.kind == "", Rows: p.rows, OnlyDeleted: p.rows != nil, BatchRows: f.opts.BatchRows}
 		for b, err := range datafile.ReadFile(ctx, f.log.Store(), l, p.src, o) {
 			var out arrow.RecordBatch
 			if err == nil {
-				seen += int(b.NumRows())
 				out, err = f.finish(b.RecordBatch, version, when, p)
 			}
 			if !yield(out, err) || err != nil {
 				return
 			}
-		}
-		if p.rows != nil && seen != len(p.rows) {
-			yield(nil, &datafile.FileError{ErrorCode: datafile.CodeVector, Path: p.src.Path, Reason: "its deletion vector names rows that it does not have"})
 		}
 	}
 }

@@ -76,8 +76,8 @@ var goldenReads = map[string]golden{
 	"data-reader-absolute-paths-escaped-chars":                       {open: delta.ErrCorrupt}, // no metaData
 	"versions-not-contiguous":                                        {open: delta.ErrCorrupt},
 	"checkpoint":                                                     {scan: delta.ErrNotFound},
-	"deltalog-commit-info":                                           {open: delta.ErrCorrupt}, // metaData without schema
-	"update-deleted-directory":                                       {open: delta.ErrCorrupt}, // an empty schemaString
+	"deltalog-commit-info":                                           {scan: delta.ErrNotFound}, // empty schema
+	"update-deleted-directory":                                       {scan: delta.ErrNotFound}, // empty schema
 	"hive":                                                           {sub: true},
 	"data-reader-date-types-America":                                 {zone: "America/Los_Angeles"},
 	"data-reader-date-types-Asia":                                    {zone: "Asia/Beirut"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	deltalog "github.com/sluice-data/sluice/log"
 
@@ -345,4 +346,29 @@ func (t *Table) replaceWhere(ctx context.Context, snap *deltalog.Snapshot, w *ne
 		err = errors.Join(err, s.Discard(ctx))
 	}
 	return res, err
+}
+
+// Batches is the stream of the given batches, for Append and Overwrite.
+func Batches(batches ...arrow.RecordBatch) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// RecordReader is the stream of an Arrow record reader.
+func RecordReader(r array.RecordReader) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for r.Next() {
+			if !yield(r.RecordBatch(), nil) {
+				return
+			}
+		}
+		if err := r.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
 }

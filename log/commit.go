@@ -170,20 +170,18 @@ func (c *committer) attempt(ctx context.Context) (won bool, err error) {
 	case errors.Is(err, storage.ErrExists):
 		// The winners are read next, and one of them may be this very commit.
 		return false, nil
-	case !errors.Is(err, storage.ErrAmbiguous) && (errors.Is(err, storage.ErrPermission) ||
-		errors.Is(err, storage.ErrNoSpace) || errors.Is(err, storage.ErrInvalidKey)):
-		return false, fmt.Errorf("create %s: %w", key, err)
 	}
 	return c.resolve(ctx, key, data, err)
 }
 
-// resolve finds out what became of a Create whose answer says nothing certain: it
-// reads the version back and compares txnId (W-124). Where nothing is there, the
+// resolve finds out what became of a Create that failed: it reads the version back
+// and compares txnId (W-124). Where nothing is there and the fault may pass, the
 // same bytes are tried again: should the first request arrive late, one of the two
 // finds the other, and both are ours.
 func (c *committer) resolve(ctx context.Context, key string, data []byte, cause error) (won bool, err error) {
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTime)
 	defer cancel()
+	// open: some answer left open whether the commit was written.
 	open := errors.Is(cause, storage.ErrAmbiguous)
 	for try := 0; try < readBackTries; try++ {
 		if try > 0 {
@@ -195,33 +193,37 @@ func (c *committer) resolve(ctx context.Context, key string, data []byte, cause 
 		switch {
 		case err == nil:
 			return got.Info != nil && got.Info.TxnID == c.info.TxnID, nil
-		case errors.Is(err, ErrNotFound):
-			if ctx.Err() != nil {
-				if open {
-					continue
-				}
-				return false, fmt.Errorf("create %s: %w", key, cause)
+		case errors.Is(err, ErrCorrupt):
+			// What stands there is not ours: a commit is written whole or not at all.
+			return false, nil
+		case !errors.Is(err, ErrNotFound):
+			if !passing(err) && !open {
+				return false, fmt.Errorf("create %s: %w", key, errors.Join(cause, err))
 			}
-			err = c.log.store.Create(ctx, key, data)
-			if err == nil {
-				return true, nil
-			}
-			if errors.Is(err, storage.ErrPermission) || errors.Is(err, storage.ErrNoSpace) {
-				cause = err
+			continue
+		case ctx.Err() != nil || !passing(cause):
+			if open {
 				continue
 			}
+			return false, fmt.Errorf("create %s: %w", key, cause)
+		}
+		switch err = c.log.store.Create(ctx, key, data); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, storage.ErrExists):
 			open = open || errors.Is(err, storage.ErrAmbiguous)
-			if !errors.Is(err, storage.ErrExists) {
-				cause = err
-			}
-		case errors.Is(err, ErrCorrupt):
-			// What stands there is not ours: we write whole commits or none.
-			return false, nil
-		default:
-			cause = errors.Join(cause, err)
+			cause = err
 		}
 	}
+	if !open {
+		return false, fmt.Errorf("create %s: %w", key, cause)
+	}
 	return false, &UnknownOutcomeError{Version: c.version, TxnID: c.info.TxnID, Cause: fmt.Errorf("create %s: %w", key, cause)}
+}
+
+// passing faults are worth another try.
+func passing(err error) bool {
+	return errors.Is(err, storage.ErrAmbiguous) || errors.Is(err, storage.ErrTransient)
 }
 
 // afterLoss reads the winners since the last try, checks them and moves on to the

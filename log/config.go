@@ -47,19 +47,22 @@ func NewTableConfig(p *Protocol, m *Metadata) (*TableConfig, error) {
 		return nil, &UnsupportedError{ErrorCode: "DELTA_UNSUPPORTED_SOURCE", Op: OpRead, Reason: fmt.Sprintf("data format %q", m.Format.Provider),
 			MinReaderVersion: p.MinReaderVersion, MinWriterVersion: p.MinWriterVersion}
 	}
-	s, err := schema.ParseJSON([]byte(m.SchemaString))
-	if err != nil {
-		return nil, &CorruptError{ErrorCode: "DELTA_SCHEMA_NOT_PARSEABLE", Reason: "metaData.schemaString", Cause: err}
+	// A metaData without schemaString is a table without columns, as in the reference.
+	if m.SchemaString != "" {
+		s, err := schema.ParseJSON([]byte(m.SchemaString))
+		if err != nil {
+			return nil, &CorruptError{ErrorCode: "DELTA_SCHEMA_NOT_PARSEABLE", Reason: "metaData.schemaString", Cause: err}
+		}
+		c.Schema = s
 	}
-	c.Schema = s
 	for _, name := range m.PartitionColumns {
-		if s.Index(name) < 0 {
+		if c.Schema.Index(name) < 0 {
 			return nil, &CorruptError{ErrorCode: "DELTA_INVALID_PARTITION_COLUMN", Reason: fmt.Sprintf("partition column %q is not in the schema", name)}
 		}
 	}
 	if c.Mode() != schema.ModeNone {
 		// maxColumnId is the writers' concern; readers only need ids and names.
-		if err := schema.CheckMapping(s, 1<<31-1); err != nil {
+		if err := schema.CheckMapping(c.Schema, 1<<31-1); err != nil {
 			var rule *schema.RuleError
 			errors.As(err, &rule)
 			return nil, &CorruptError{ErrorCode: rule.Code(), Reason: "column mapping", Cause: err}

@@ -229,12 +229,15 @@ func parseMetadata(raw []byte) (*Metadata, error) {
 	if err := json.Unmarshal(raw, &w); err != nil {
 		return nil, fmt.Errorf("metaData: %w", err)
 	}
-	if w.ID == nil || w.SchemaString == nil || w.Format == nil {
-		return nil, fmt.Errorf("metaData without id, format or schemaString")
+	if w.ID == nil || w.Format == nil {
+		return nil, fmt.Errorf("metaData without id or format")
 	}
 	m := &Metadata{
-		ID: *w.ID, Format: *w.Format, SchemaString: *w.SchemaString, PartitionColumns: w.PartitionColumns,
+		ID: *w.ID, Format: *w.Format, PartitionColumns: w.PartitionColumns,
 		CreatedTime: w.CreatedTime, Configuration: make(map[string]string, len(w.Configuration)),
+	}
+	if w.SchemaString != nil {
+		m.SchemaString = *w.SchemaString
 	}
 	if w.Name != nil {
 		m.Name = *w.Name
@@ -276,13 +279,11 @@ func parseCommitInfo(raw json.RawMessage) *CommitInfo {
 			_ = json.Unmarshal(v, into)
 		}
 	}
-	get("timestamp", &c.Timestamp)
-	get("inCommitTimestamp", &c.InCommitTimestamp)
+	c.Timestamp, c.InCommitTimestamp = optional[int64](m, "timestamp"), optional[int64](m, "inCommitTimestamp")
+	c.ReadVersion, c.IsBlindAppend = optional[int64](m, "readVersion"), optional[bool](m, "isBlindAppend")
 	get("operation", &c.Operation)
 	get("operationParameters", &c.OperationParameters)
-	get("readVersion", &c.ReadVersion)
 	get("isolationLevel", &c.IsolationLevel)
-	get("isBlindAppend", &c.IsBlindAppend)
 	get("userMetadata", &c.UserMetadata)
 	get("userName", &c.UserName)
 	get("engineInfo", &c.EngineInfo)
@@ -301,4 +302,14 @@ func parseCommitInfo(raw json.RawMessage) *CommitInfo {
 		c.OperationMetrics[k] = text
 	}
 	return c
+}
+
+// optional is nil when the key is absent or its value is of another type.
+func optional[T any](m map[string]json.RawMessage, key string) *T {
+	var v T
+	raw, ok := m[key]
+	if !ok || !isSet(raw) || json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	return &v
 }

@@ -507,13 +507,19 @@ func (w *Writer) Close(ctx context.Context) ([]WrittenFile, error) {
 	for _, k := range keys {
 		w.begun = append(w.begun, w.open[k].key)
 	}
+	var fail error
 	for wf, err := range pipeline.Map(ctx, 8, slices.Values(keys), func(_ context.Context, k string) (WrittenFile, error) {
 		return w.close(w.open[k])
 	}) {
 		if err != nil {
-			return nil, errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
+			fail = err
+			break
 		}
 		w.done = append(w.done, wf)
+	}
+	// Only now is no worker left that looks at w.open.
+	if fail != nil {
+		return nil, errors.Join(fail, w.Abort(context.WithoutCancel(ctx)))
 	}
 	w.open = map[string]*openFile{}
 	return w.done, nil

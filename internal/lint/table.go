@@ -45,6 +45,7 @@ var layers = []layer{
 	{pkg: "storage/open", tier: 90},
 	{pkg: "cmd/*", tier: 91},
 	{pkg: "examples/*", tier: 92},
+	{pkg: "examples", tier: 93},
 	{pkg: "conformance", tier: 93},
 	{pkg: "conformance/*", tier: 94},
 

@@ -1,0 +1,8 @@
+// Command append adds three rows to a table.
+//
+// Invariants: see package examples.
+//
+// Entry points: none but main.
+//
+// It must not import internal packages.
+package main

@@ -3,6 +3,7 @@ package parquetio
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"hash/maphash"
 	"math/bits"
@@ -99,6 +100,9 @@ func (e *pageEncoder) dictionary(l *leafWriter) (page []byte, unpacked int, err 
 // finish compresses e.body and appends header and page to dst.
 func (e *pageEncoder) finish(dst []byte, h *format.PageHeader) ([]byte, int, error) {
 	packed := e.body
+	if len(e.body) > maxPageSize {
+		return dst, 0, fmt.Errorf("page of %d bytes: %w", len(e.body), ErrInvalid)
+	}
 	switch {
 	case e.codec == format.Snappy:
 		if n := s2.MaxEncodedLen(len(e.body)); cap(e.tmp) < n {

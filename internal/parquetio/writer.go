@@ -97,6 +97,10 @@ type chunkIndex struct {
 // writeStep is the rows after which pages are checked for their size.
 const writeStep = 2048
 
+// maxStepBytes bounds what such a step adds to a column, so that wide values do
+// not make pages without measure.
+const maxStepBytes = 4 << 20
+
 // NewWriter prepares a file with the columns of s and o.Extra. Void columns are
 // left out of the file (W-404) but have their place in batches. Nothing is
 // written before the first row group is complete.
@@ -162,6 +166,9 @@ func (w *Writer) write(b arrow.RecordBatch) error {
 	n := int(b.NumRows())
 	for at := 0; at < n; {
 		k := min(n-at, writeStep, int(w.o.RowGroupRows-w.groupRows))
+		for k > 1 && w.widest(b, at, at+k) > maxStepBytes {
+			k /= 2
+		}
 		for _, r := range w.roots {
 			col := b.Column(r.src)
 			if k < n {
@@ -184,6 +191,38 @@ func (w *Writer) write(b arrow.RecordBatch) error {
 		}
 	}
 	return nil
+}
+
+// widest is the most bytes that the rows [from, to) have in one column.
+func (w *Writer) widest(b arrow.RecordBatch, from, to int) int64 {
+	n := int64(0)
+	for _, r := range w.roots {
+		n = max(n, dataBytes(b.Column(r.src), int64(from), int64(to)))
+	}
+	return n
+}
+
+func dataBytes(a arrow.Array, from, to int64) int64 {
+	if from >= to {
+		return 0
+	}
+	switch a := a.(type) {
+	case *array.String:
+		return int64(a.ValueOffset(int(to-1)) + a.ValueLen(int(to-1)) - a.ValueOffset(int(from)))
+	case *array.Binary:
+		return int64(a.ValueOffset(int(to-1)) + a.ValueLen(int(to-1)) - a.ValueOffset(int(from)))
+	case *array.Struct:
+		n := int64(0)
+		for i := range a.NumField() {
+			n += dataBytes(a.Field(i), from, to)
+		}
+		return n
+	case array.ListLike:
+		lo, _ := a.ValueOffsets(int(from))
+		_, hi := a.ValueOffsets(int(to - 1))
+		return dataBytes(a.ListValues(), lo, hi)
+	}
+	return 8 * (to - from)
 }
 
 // sameType compares Arrow types but for the names and nullability inside them.

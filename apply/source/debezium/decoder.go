@@ -235,10 +235,23 @@ func (d *Decoder) add(r *event.Record) error {
 
 // unique refuses an object that names a member twice.
 func unique(fields []wire.Field) error {
+	twice := func(f wire.Field) error {
+		return wire.Poison(event.PoisonBytes, "DUPLICATE_KEY", "member %q comes twice", f.Key.Raw)
+	}
+	if len(fields) > 24 { // a wide flattened row
+		seen := make(map[string]bool, len(fields))
+		for _, f := range fields {
+			if seen[string(f.Key.Raw)] {
+				return twice(f)
+			}
+			seen[string(f.Key.Raw)] = true
+		}
+		return nil
+	}
 	for i := range fields {
 		for j := range i {
 			if len(fields[i].Key.Raw) == len(fields[j].Key.Raw) && bytes.Equal(fields[i].Key.Raw, fields[j].Key.Raw) {
-				return wire.Poison(event.PoisonBytes, "DUPLICATE_KEY", "member %q comes twice", fields[i].Key.Raw)
+				return twice(fields[i])
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/keycode"
 )
 
 // A register is what is known of one key: its delete floor d, the largest
@@ -49,7 +50,6 @@ type origin struct {
 	unauth  []event.Bits  // per field; rows that do not author it
 	unavail []event.Bits  // per field; the subset that came as a placeholder
 	keys    []arrow.Array // per key column, normalised
-	seq     arrow.Array   // native sequences
 	epoch   int32
 	whole   bool // the schema has every field of the target
 }
@@ -84,13 +84,9 @@ const (
 // joiner joins events into registers; it holds what all keys share.
 type joiner struct {
 	fields int
-	// value appends the memcomparable form of a value (auto-cdc 2.1; equal bytes
-	// are equal values). It must not fail for the types of the target's fields.
-	value func(dst []byte, a arrow.Array, row int) []byte
 	// covers tells whether a schema epoch has every field.
 	covers    func(epoch int32) bool
 	conflicts int64 // num_sequence_conflicts
-	a, b      []byte
 }
 
 // upsert joins the event at r with sequence s.
@@ -301,9 +297,10 @@ func (j *joiner) compare(x, y ref, f int) int {
 	case yn:
 		return 1
 	}
-	j.a = j.value(j.a[:0], x.o.fields[f], x.row)
-	j.b = j.value(j.b[:0], y.o.fields[f], y.row)
-	return bytes.Compare(j.a, j.b)
+	if keycode.Equal(x.o.fields[f], x.row, y.o.fields[f], y.row) {
+		return 0
+	}
+	return keycode.Compare(x.o.fields[f], x.row, y.o.fields[f], y.row)
 }
 
 // fieldAt is where the register's value of field f is.

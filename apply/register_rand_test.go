@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
@@ -42,9 +41,6 @@ func eventOrigin(e model.Event, columns []string) ref {
 func textJoiner(columns int) *joiner {
 	return &joiner{
 		fields: columns,
-		value: func(dst []byte, a arrow.Array, i int) []byte {
-			return append(dst, a.(*array.String).Value(i)...)
-		},
 		covers: func(epoch int32) bool { return int(epoch) == columns },
 	}
 }

@@ -1,7 +1,6 @@
 // Package cdf is the change data feed of a Delta table: the rows that each version
-// inserted, deleted or updated, read over a range of versions or times, and the
-// change files that writers add to a commit ("Change Data Feed" and "Add CDC File"
-// of the protocol).
+// inserted, deleted or updated, read over a range of versions or times ("Change
+// Data Files" and "Add CDC File" of the protocol).
 //
 // Invariants:
 //
@@ -17,7 +16,8 @@
 //  5. Versions come in ascending order; the order of rows inside a version means
 //     nothing.
 //
-// Entry points: [Open], [Feed.Rows], [NewWriter].
+// Entry points: [Open], [OpenAt], [Feed.Rows]. Change files are written by delta, in the
+// pass that rewrites the rows.
 //
 // The package must not import delta, merge, apply or parquet-go.
 package cdf

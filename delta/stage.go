@@ -51,6 +51,9 @@ type StageOptions struct {
 	Footer map[string]string
 	// StatsColumns get statistics whatever the table's limits say.
 	StatsColumns []string
+	// Config is the table as the same commit makes it, where that changes metadata or
+	// protocol: files are laid out by it. Default: the snapshot's.
+	Config *deltalog.TableConfig
 	// inserted are files of new rows of the same commit, written before; their rows go
 	// into the change files if the commit has any.
 	inserted []datafile.WrittenFile
@@ -97,14 +100,18 @@ func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o S
 	if err := t.mayChange(snap, len(e.Files) > 0); err != nil {
 		return nil, err
 	}
-	l, err := t.Layout(snap)
+	cfg := o.Config
+	if cfg == nil {
+		cfg = snap.TableConfig
+	}
+	l, err := datafile.LayoutOf(cfg, t.opts.TimeZone)
 	if err != nil {
 		return nil, err
 	}
 	if len(o.StatsColumns) > 0 {
 		l = l.WithStats(o.StatsColumns)
 	}
-	s := &stager{t: t, l: l, o: o, feed: snap.WritesChangeFeed() && needsChangeFiles(e.Files), roll: t.opts.FileSize,
+	s := &stager{t: t, l: l, o: o, feed: cfg.WritesChangeFeed() && needsChangeFiles(e.Files), roll: t.opts.FileSize,
 		out: &Staged{store: t.store}}
 	if s.roll <= 0 {
 		s.roll = l.TargetFileSize

@@ -54,6 +54,12 @@ func TestMemory_ContractAfterCrash(t *testing.T) {
 	}})
 }
 
+func TestSub_Contract(t *testing.T) {
+	storagetest.Run(t, storagetest.Config{URLPrefix: "mem://", New: func(*testing.T) storage.Store {
+		return storage.Sub(storage.NewMemory("t"), "a/b")
+	}})
+}
+
 func TestWithRetry_Contract(t *testing.T) {
 	storagetest.Run(t, storagetest.Config{URLPrefix: "mem://", New: func(*testing.T) storage.Store {
 		return storage.WithRetry(storage.NewMemory("t"), storage.RetryOptions{})

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
 	"github.com/sluice-data/sluice/apply/source/files"
+	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/dv"
 	"github.com/sluice-data/sluice/internal/expr"
 	"github.com/sluice-data/sluice/internal/parquetio"
@@ -135,6 +136,11 @@ func describeError(err error) failure {
 	if errors.As(err, &coded) && coded.Code() != "" {
 		f.code = coded.Code()
 	}
+	var constraint *datafile.ConstraintError
+	var layout *datafile.LayoutError
+	if errors.As(err, &constraint) || errors.As(err, &layout) {
+		f.exit = exitRefused
+	}
 	f.ofExpressions(err)
 	f.ofSources(err)
 	f.ofApply(err)
@@ -176,7 +182,7 @@ func (f *failure) ofExpressions(err error) {
 		f.exit = exitUsage
 	case errors.As(err, &eval):
 		f.exit = exitRefused
-	case f.code == expr.CodeUnresolvedColumn:
+	case f.code == expr.CodeUnresolvedColumn, f.code == expr.CodeTypeMismatch:
 		f.exit = exitUsage
 	}
 }

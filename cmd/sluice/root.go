@@ -81,7 +81,10 @@ func newRoot(a *app) *cobra.Command {
 	p.StringVar(&a.flags.timeZone, "time-zone", "UTC", "zone of timestamp partition values and text timestamps that carry none")
 
 	for _, c := range []*cobra.Command{
-		newApplyCommand(a), newInspectCommand(a), newLogCommand(a), newCompletionCommand(a), newVersionCommand(a),
+		newApplyCommand(a),
+		newCatCommand(a), newLogCommand(a), newInspectCommand(a),
+		newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a), newDeleteCommand(a), newUpdateCommand(a), newCheckpointCommand(a),
+		newCompletionCommand(a), newVersionCommand(a),
 	} {
 		if c.Args == nil {
 			c.Args = cobra.NoArgs

@@ -27,7 +27,12 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 	if len(src.table) == 0 {
 		return wire.Poison(event.PoisonEnvelope, "MISSING_TABLE", "the source block names no table")
 	}
-	t := d.tableOf(src.db, src.schema, src.table)
+	var t *table
+	if d.opt.Flat {
+		t = d.sameTable(src.db, src.schema, src.table)
+	} else {
+		t = d.tableOf(src.db, src.schema, src.table)
+	}
 	if !t.keep {
 		d.controls[event.ControlFiltered]++
 		return nil

@@ -18,10 +18,11 @@ type Decoder struct {
 	opt         *Options
 	unavailable *placeholders
 
-	tables map[event.Table]*table
-	order  []*table
-	byName map[string]*table // by the raw names of a source block
-	schema schemaCache
+	tables  map[event.Table]*table
+	order   []*table
+	byName  map[string]*table // by the raw names of a source block
+	byTopic map[string]*table // of flattened rows
+	schema  schemaCache
 
 	rows     int
 	bytes    int64
@@ -74,7 +75,7 @@ func New(o Options) (*Decoder, error) {
 	}
 	return &Decoder{
 		opt: opt, unavailable: newPlaceholders(opt.placeholder),
-		tables: map[event.Table]*table{}, byName: map[string]*table{}, schema: schemaCache{plans: map[string]*cachedSchema{}},
+		tables: map[event.Table]*table{}, byName: map[string]*table{}, byTopic: map[string]*table{}, schema: schemaCache{plans: map[string]*cachedSchema{}},
 		controls: map[event.ControlKind]int64{}, warned: map[string]bool{},
 		state: state{Snapshot: map[string]int64{}, Types: map[string][]typedColumn{}},
 	}, nil

@@ -129,17 +129,39 @@ func (d *Decoder) headerMeta(m *flatMeta, headers []event.Header) {
 	}
 }
 
-// flatTable is the table a flattened row names, else the topic's last element.
+// flatTable is the table a flattened row names; what it does not say, the topic
+// does, as far as it is named after the table. Tombstones say nothing: they
+// belong to the table of their topic's rows.
 func (d *Decoder) flatTable(r *event.Record, m *flatMeta) *table {
-	if len(m.src.table) > 0 {
-		return d.tableOf(m.src.db, m.src.schema, m.src.table)
-	}
 	parts := strings.Split(r.Topic, ".")
-	var sch string
+	last, sch := parts[len(parts)-1], ""
 	if len(parts) > 2 {
 		sch = parts[len(parts)-2]
 	}
-	return d.tableOf(nil, []byte(sch), []byte(parts[len(parts)-1]))
+	if len(m.src.table) == 0 {
+		if t := d.byTopic[r.Topic]; t != nil {
+			return t
+		}
+		return d.sameTable(nil, []byte(sch), []byte(last))
+	}
+	if len(m.src.schema) == 0 && len(m.src.db) == 0 && string(m.src.table) == last {
+		m.src.schema = []byte(sch)
+	}
+	t := d.sameTable(m.src.db, m.src.schema, m.src.table)
+	d.byTopic[r.Topic] = t
+	return t
+}
+
+// sameTable is tableOf for names that may be incomplete: a known table that
+// differs only by parts that one of the two lacks is the same.
+func (d *Decoder) sameTable(db, sch, name []byte) *table {
+	same := func(a string, b []byte) bool { return a == "" || len(b) == 0 || a == string(b) }
+	for _, t := range d.order {
+		if t.ID.Name == string(name) && same(t.ID.Database, db) && same(t.ID.Schema, sch) {
+			return t
+		}
+	}
+	return d.tableOf(db, sch, name)
 }
 
 // flatSeq: the position of F1 where add.fields brought one and deletes are

@@ -150,7 +150,7 @@ func (c *csvReader) next(ctx context.Context) (n int, fault string, err error) {
 	for {
 		n, fault, ok := c.parse(c.buf[c.head:c.tail], c.eof)
 		if ok {
-			if c.eof && n == c.tail-c.head && n > 0 && c.buf[c.head+n-1] != '\n' && !c.lastRecord(ctx) {
+			if c.eof && n == c.tail-c.head && n > 0 && c.buf[c.head+n-1] != '\n' && !c.lastRecord(ctx, fault == "") {
 				return 0, "", nil
 			}
 			return n, fault, nil
@@ -167,12 +167,16 @@ func (c *csvReader) next(ctx context.Context) (n int, fault string, err error) {
 	}
 }
 
-func (c *csvReader) lastRecord(ctx context.Context) bool {
-	age := c.opt.StableAge
-	if age == 0 {
-		age = time.Second
+// lastRecord tells whether the bytes behind the last line end are a record: a
+// well-formed one if the file rests for a second, a broken one if no more comes.
+func (c *csvReader) lastRecord(ctx context.Context, whole bool) bool {
+	switch {
+	case c.opt.StableAge > 0:
+		return c.stable(ctx, c.opt.StableAge, 0)
+	case whole:
+		return c.stable(ctx, time.Second, time.Second)
 	}
-	return c.stable(ctx, age, min(age, time.Second))
+	return c.stable(ctx, time.Minute, 0)
 }
 
 // parse splits one record; ok is false if more bytes are needed.

@@ -290,7 +290,7 @@ func (t *Table) checkKeys(r *Row) error {
 			return Poison(event.PoisonKey, "KEY_NULL", "key column %q is null", t.keys[k])
 		}
 		if n := t.cols[i].node; n != nil && t.cols[i].shape == nil && !n.check(cell.Tok, &t.s) {
-			return Poison(event.PoisonKey, "KEY_UNREADABLE", "key column %q: cannot read %.100s as %s", t.keys[k], cell.Tok.Raw, n.Type)
+			return Poison(event.PoisonField, "KEY_UNREADABLE", "key column %q: cannot read %.100s as %s", t.keys[k], cell.Tok.Raw, n.Type)
 		}
 	}
 	return nil

@@ -1,0 +1,285 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/merge"
+)
+
+// maxTries ends a batch of one row that keeps losing its race.
+const maxTries = 200
+
+// apply commits what one flush brings. Positions are noted even if nothing came.
+func (t *target) apply(ctx context.Context, in *input) error {
+	if t.parked != nil {
+		return nil
+	}
+	t.positions, t.settled = in.positions, false
+	n := in.rows()
+	if n == 0 && len(in.poison) == 0 {
+		return nil
+	}
+	t.touched = true
+	for _, b := range in.batches {
+		t.result.Bytes.Read += b.RawSize
+	}
+	return t.commitRange(ctx, in, 0, n, in.positions)
+}
+
+// commitRange commits the rows lo..hi of the input. After five lost races the
+// range is halved; only its last part moves the positions, since the first part's
+// end may lie inside a source's record.
+func (t *target) commitRange(ctx context.Context, in *input, lo, hi int, positions []event.Position) error {
+	for losses := 0; ; losses++ {
+		if losses >= maxLostRaces && hi-lo > 1 {
+			mid := (lo + hi) / 2
+			if err := t.commitRange(ctx, in, lo, mid, nil); err != nil {
+				return err
+			}
+			return t.commitRange(ctx, in, mid, hi, positions)
+		}
+		if losses >= maxTries {
+			return t.named(running(CodeConflict, "the batch lost %d races against other writers", losses))
+		}
+		if err := t.pin(ctx); err != nil {
+			return err
+		}
+		a := &attempt{t: t, in: in, lo: lo, hi: hi, positions: positions}
+		done, err := a.run(ctx)
+		if err != nil {
+			return t.named(err)
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// attempt is one try of one batch on the pinned target.
+type attempt struct {
+	t         *target
+	in        *input
+	lo, hi    int
+	positions []event.Position
+
+	shape    *shape
+	def      flowDef
+	fold     *fold
+	groups   []merge.Group
+	decision *decision
+	poison   []event.Poison
+}
+
+// run decides, then writes. done is false when the batch must be tried again on a
+// new pin.
+func (a *attempt) run(ctx context.Context) (done bool, err error) {
+	if err := a.decide(ctx); err != nil {
+		return false, err
+	}
+	if err := a.judgePoison(ctx); err != nil {
+		return false, err
+	}
+	if !a.changes() || a.t.run.flow.DryRun {
+		a.account()
+		return true, nil
+	}
+	if a.t.snap == nil {
+		return false, a.t.create(ctx, a.shape)
+	}
+	done, err = a.commit(ctx)
+	if done && err == nil {
+		a.account()
+	}
+	return done, err
+}
+
+// changes tells whether there is anything that must become durable now.
+func (a *attempt) changes() bool {
+	d := a.decision
+	return d != nil && (d.changesRows() || len(d.facts) > 0 || d.truncate != nil)
+}
+
+// decide computes the batch's effect; it reads the target and writes nothing.
+func (a *attempt) decide(ctx context.Context) error {
+	t := a.t
+	var plans []*plan
+	var batches []*event.Batch
+	var starts []int
+	rescued, at := false, 0
+	for _, b := range a.in.batches {
+		n := int(b.Rows.NumRows())
+		if at+n > a.lo && at < a.hi {
+			p, err := t.planOf(b)
+			if err != nil {
+				return err
+			}
+			plans, batches, starts = append(plans, p), append(batches, b), append(starts, at)
+			for _, text := range b.Rescued {
+				rescued = rescued || text != ""
+			}
+		}
+		at += n
+	}
+	if plans == nil {
+		return nil
+	}
+	if err := a.makeShape(plans, rescued); err != nil {
+		return err
+	}
+	span := merge.NewRange(a.shape.schema, a.shape.keyNames())
+	var events []incoming
+	for i, b := range batches {
+		keep := func(r int) bool {
+			return starts[i]+r >= a.lo && starts[i]+r < a.hi && !t.consumed(b.Source, b.Offsets[r])
+		}
+		from := len(events)
+		var o *origin
+		var err error
+		if events, o, err = plans[i].intake(a.shape, b, keep, events); err != nil {
+			return err
+		}
+		o.epoch = t.state.epochOf(a.shape.authored(o))
+		for _, e := range events[from:] {
+			if e.op != event.Truncate {
+				span.Add(o.keys, e.at.row)
+			}
+			if e.other != "" {
+				span.Open()
+			}
+		}
+	}
+	j := joiner{fields: len(a.shape.fields), covers: a.covers()}
+	var err error
+	if a.fold, err = newFold(j, a.shape, t.state, events); err != nil {
+		return err
+	}
+	if a.groups, err = a.find(ctx, span); err != nil {
+		return err
+	}
+	if err := a.fold.start(a.shape, a.groups); err != nil {
+		return err
+	}
+	a.fold.run()
+	a.decision, err = a.fold.decide(a.shape, a.groups, t.run.o.Clock().UnixMicro())
+	return err
+}
+
+// makeShape fits the plans to the table and to what the state holds of its flows.
+func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
+	t := a.t
+	a.def = plans[0].def(t.flow)
+	for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
+		if err := checkDef(t.state.flows[name], a.def); err != nil {
+			return err
+		}
+	}
+	if t.snap == nil {
+		a.shape, err = newShape(nil, plans, rescued)
+		return err
+	}
+	if a.shape, err = newShape(t.snap.Schema, plans, rescued); err != nil {
+		return err
+	}
+	if err := t.physicalFor(a.shape); err != nil {
+		return err
+	}
+	return a.checkHidden()
+}
+
+// covers tells, once per epoch, whether it has every field of the shape.
+func (a *attempt) covers() func(int32) bool {
+	seen := map[int32]bool{}
+	return func(epoch int32) bool {
+		c, ok := seen[epoch]
+		if !ok {
+			names := a.t.state.epochs[epoch]
+			c = names != nil
+			for _, n := range a.shape.physical {
+				_, has := slices.BinarySearch(names, n)
+				c = c && has
+			}
+			seen[epoch] = c
+		}
+		return c
+	}
+}
+
+// find looks the rows of the batch's keys up and, for a new truncate, all rows
+// that it concerns: older ones, and those with a field older than it.
+func (a *attempt) find(ctx context.Context, span *merge.Range) ([]merge.Group, error) {
+	t := a.t
+	if t.snap == nil {
+		return nil, nil
+	}
+	files, err := t.snap.FileList(ctx)
+	if err != nil || len(files) == 0 {
+		return nil, err
+	}
+	if err := a.checkUnique(ctx, files); err != nil {
+		return nil, err
+	}
+	keys := merge.Keys{Columns: a.shape.keyNames(), Set: make(map[string]int, len(a.fold.keys))}
+	for i, k := range a.fold.keys {
+		keys.Set[k.key] = i
+		if len(t.state.departed[k.key]) > 0 {
+			span.Open() // the new keys of its images are known as bytes only
+		}
+	}
+	if keys.Bounds, err = span.Bound(t.snap.Schema); err != nil {
+		return nil, err
+	}
+	o := merge.Options{Hidden: true}
+	if a.fold.truncate != nil {
+		o.Also = func(b arrow.RecordBatch) ([]int, error) { return olderThan(b, a.fold.truncate) }
+	}
+	return merge.Find(ctx, t.store, t.layout, files, keys, o)
+}
+
+// olderThan are the rows whose version, or that of a field, is below s.
+func olderThan(b arrow.RecordBatch, s []byte) ([]int, error) {
+	h, err := hiddenOf(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for r := range int(b.NumRows()) {
+		e := h.values(r)
+		old := bytes.Compare(e.V, s) < 0
+		for _, f := range e.Fields {
+			old = old || bytes.Compare(f.V, s) < 0
+		}
+		if old {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// account adds a batch that is done to the result.
+func (a *attempt) account() {
+	r := &a.t.result
+	if a.fold != nil {
+		r.Events.add(a.fold.counts)
+	}
+	for _, p := range a.poison {
+		r.Events.Read++
+		r.Events.Poison++
+		if p.Delete {
+			r.Events.PoisonDeletes++
+		}
+	}
+	if a.decision != nil {
+		r.Rows.Inserted += a.decision.rows.Inserted
+		r.Rows.Updated += a.decision.rows.Updated
+		r.Rows.Deleted += a.decision.rows.Deleted
+	}
+	if a.fold != nil || len(a.poison) > 0 {
+		r.Batches++
+	}
+}

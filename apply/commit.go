@@ -1,0 +1,219 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-data/sluice/apply/event"
+	deltalog "github.com/sluice-data/sluice/log"
+)
+
+// errRaced: a winner's commit touches what the attempt stands on; everything is
+// recomputed on a new pin.
+var errRaced = errors.New("lost a race that matters")
+
+// attemptAge bounds how old the files of an attempt may become before it starts
+// anew (apply-state 3.4).
+const attemptAge = time.Hour
+
+// proposal is a commit under way: what it wants the target to become, and what it
+// must know to hold its place against winners.
+type proposal struct {
+	t         *target
+	began     time.Time
+	staged    *staged
+	facts     []stateRow
+	positions []event.Position
+	def       *flowDef // nil: positions only
+	once      bool
+	truncate  []byte
+	keys      map[string]*keyed // of the batch; nil: none
+	config    *tableChange      // nil: metadata and protocol stay
+	operation string
+	metrics   map[string]string
+
+	// base is what the last written state version was built from, next its content.
+	base    *state
+	baseF   *stateFiles
+	next    *state
+	nextF   *stateFiles
+	version int64 // of the state
+}
+
+// commit stages files, writes the state and commits the target.
+func (a *attempt) commit(ctx context.Context) (done bool, err error) {
+	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts), positions: a.positions,
+		def: &a.def, truncate: a.decision.truncate, keys: a.fold.index, operation: "AUTO CDC"}
+	if p.config, err = a.t.tableChange(a.shape); err != nil {
+		return false, err
+	}
+	if p.staged, err = a.stage(ctx, p.config); err != nil {
+		return false, err
+	}
+	p.metrics = a.metrics(p.staged)
+	done, err = p.commit(ctx)
+	if done && err == nil {
+		a.t.result.Files.Added += int64(len(p.staged.adds))
+		a.t.result.Files.Removed += int64(len(p.staged.removes))
+		a.t.result.Files.Change += int64(len(p.staged.cdc))
+		a.t.result.Bytes.Written += p.staged.bytes
+	}
+	return done, err
+}
+
+// commit writes state and target; done is false after a race that matters.
+func (p *proposal) commit(ctx context.Context) (done bool, err error) {
+	t := p.t
+	p.base, p.baseF = t.state, t.files
+	if err := p.writeState(ctx); err != nil {
+		return false, errors.Join(err, p.discard(ctx))
+	}
+	tx := t.log.Begin(t.snap)
+	tx.ReadWholeTable()
+	*tx.Actions() = p.actions()
+	res, err := tx.Commit(ctx, deltalog.CommitOptions{
+		Operation: p.operation, Parameters: p.parameters(), Metrics: p.metrics, NotBlind: true,
+		Isolation: deltalog.Serializable, MaxAttempts: maxTries, OnConflict: p.raced,
+	})
+	switch {
+	case err == nil && !res.AlreadyDone:
+		p.take(res.Version)
+		return true, nil
+	case err == nil, errors.Is(err, errRaced), errors.Is(err, deltalog.ErrConflict):
+		return false, p.discard(ctx)
+	}
+	var unknown *deltalog.UnknownOutcomeError
+	if errors.As(err, &unknown) {
+		return false, fmt.Errorf("commit target: %w", err) // what was staged may be live
+	}
+	return false, errors.Join(fmt.Errorf("commit target: %w", err), p.discard(ctx))
+}
+
+// take makes the committed state the pinned one. The snapshot follows at the next
+// pin, which walks over the winners that this commit was rebased on.
+func (p *proposal) take(version int64) {
+	t := p.t
+	t.state, t.files, t.walked = p.next, p.nextF, nil
+	t.adopt = false
+	t.result.Version = version
+	t.run.commit = t.run.o.Clock()
+}
+
+// writeState writes S' from the base.
+func (p *proposal) writeState(ctx context.Context) error {
+	t := p.t
+	next, _ := nextState(p.base, t.flow, p.positions)
+	next.target = targetMark{ID: t.snap.Metadata.ID, Format: formatNumber}
+	next.walk = t.snap.Version
+	next.takeEpochs(t.state)
+	now := t.run.o.Clock()
+	if p.def != nil {
+		next.flows[t.flow] = *p.def
+	}
+	if p.once {
+		next.once[t.flow] = true
+	}
+	if p.truncate != nil {
+		if err := next.add(stateRow{Kind: kindTruncate, Seq: p.truncate, At: now.UnixMicro()}); err != nil {
+			return err
+		}
+	}
+	for _, f := range p.facts {
+		if err := next.add(f); err != nil {
+			return err
+		}
+	}
+	version, files, err := t.states.write(ctx, p.baseF, next, p.facts, now)
+	if err != nil {
+		return err
+	}
+	next.version = version
+	p.next, p.nextF, p.version = next, files, version
+	return nil
+}
+
+func (p *proposal) actions() deltalog.Actions {
+	now := p.t.run.o.Clock().UnixMilli()
+	a := deltalog.Actions{Txns: []*deltalog.Txn{{AppID: stateTxn, Version: p.version, LastUpdated: &now}}}
+	if p.staged != nil {
+		a.Adds, a.Removes, a.CDC = p.staged.adds, p.staged.removes, p.staged.cdc
+	}
+	if p.config != nil {
+		a.Metadata, a.Protocol = p.config.metadata, p.config.protocol
+	}
+	return a
+}
+
+func (p *proposal) parameters() map[string]string {
+	return map[string]string{"flow": p.t.flow, "state": strconv.FormatInt(p.version, 10)}
+}
+
+func (p *proposal) discard(ctx context.Context) error {
+	if p.staged == nil || p.staged.discard == nil {
+		return nil
+	}
+	return p.staged.discard(context.WithoutCancel(ctx))
+}
+
+func (a *attempt) metrics(s *staged) map[string]string {
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	r, c := a.decision.rows, a.fold.counts
+	return map[string]string{
+		"numTargetRowsInserted": n(r.Inserted), "numTargetRowsUpdated": n(r.Updated), "numTargetRowsDeleted": n(r.Deleted),
+		"num_upserted_rows": n(r.Inserted + r.Updated), "num_deleted_rows": n(r.Deleted),
+		"num_events_read": n(c.Read), "num_events_applied": n(c.Applied), "num_events_stale": n(c.Stale),
+		"num_events_duplicate": n(c.Duplicate), "num_sequence_conflicts": n(c.SequenceConflicts),
+		"numTargetFilesAdded": n(int64(len(s.adds))), "numTargetFilesRemoved": n(int64(len(s.removes))),
+		"numTargetChangeFilesAdded": n(int64(len(s.cdc))),
+	}
+}
+
+// settle commits positions that no other commit took along (apply-state 2.5).
+func (t *target) settle(ctx context.Context, last bool) error {
+	if t.parked != nil || t.settled || t.run.flow.DryRun || t.run.low != nil && !t.touched {
+		return nil
+	}
+	for range maxTries {
+		if err := t.pin(ctx); err != nil {
+			return t.named(err)
+		}
+		if t.snap == nil || t.adopt {
+			return nil // nothing was committed that a position could stand on
+		}
+		_, moved := nextState(t.state, t.flow, t.positions)
+		once := last && t.run.flow.Once && !t.state.once[t.flow]
+		if !moved && !once && t.walked == nil {
+			t.settled = true
+			return nil
+		}
+		p := &proposal{t: t, began: t.run.o.Clock(), facts: t.walked, positions: t.positions, once: once, operation: "AUTO CDC"}
+		done, err := p.commit(ctx)
+		if err != nil {
+			return t.named(err)
+		}
+		if done {
+			t.settled = true
+			return nil
+		}
+	}
+	return t.named(running(CodeConflict, "the positions lost %d races against other writers", maxTries))
+}
+
+// nextState is the base with a flow's positions moved on; moved is false if none
+// did. Positions never go back.
+func nextState(base *state, flow string, positions []event.Position) (next *state, moved bool) {
+	next = base.clone()
+	for _, p := range positions {
+		have, ok := base.position(flow, p.Source)
+		if ok && (p == have || p.Source != "" && (p.Offset < have.Offset || have.Done)) {
+			continue
+		}
+		next.positions[source{flow, p.Source}] = p
+		moved = moved || p.Source != ""
+	}
+	return next, moved
+}

@@ -1,0 +1,157 @@
+package apply
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/sluice-data/sluice/internal/datafile"
+	"github.com/sluice-data/sluice/merge"
+)
+
+// decision is what a batch does to the target and its state, decided before
+// anything is written.
+type decision struct {
+	files   []fileChange // aligned with the groups of the look-up; some change nothing
+	inserts []*register
+	facts   []stateRow // keyed facts to add to the state
+	rows    Rows
+	// truncate is the new truncate sequence; nil: none.
+	truncate []byte
+}
+
+// fileChange is what happens to the matched rows of one file: indices into the
+// group, ascending.
+type fileChange struct {
+	deletes []int
+	updates []int
+	after   []*register // of updates
+}
+
+func (d *decision) changesRows() bool { return d.rows != Rows{} }
+
+// start hands the found rows and the floors of all keys to the fold. Rows that
+// only a truncate concerns join as keys of their own.
+func (f *fold) start(s *shape, groups []merge.Group) error {
+	for g := range groups {
+		grp := &groups[g]
+		o, err := s.storedImage(grp.Batch)
+		if err != nil {
+			return err
+		}
+		h, err := hiddenOf(grp.Batch)
+		if err != nil {
+			return err
+		}
+		for r := range grp.Rows {
+			key := string(grp.Keys[r])
+			k := f.touch(key)
+			if k.row != nil {
+				return &Error{Code: CodeTargetKeyNotUnique, Phase: PhaseRun,
+					Message: "the target has two rows with key " + keyValueText(s, o, r) + "; remove one"}
+			}
+			hidden := h.values(r)
+			at := ref{o, r}
+			k.start(s.registerOf(f.state, hidden, key, at), &storedRow{match: g, row: r, at: at, over: hidden.V})
+		}
+	}
+	for _, k := range f.keys {
+		if k.row == nil {
+			d := f.state.floor(k.key)
+			k.start(register{d: d}, nil)
+		}
+	}
+	return nil
+}
+
+// decide compares before and after.
+func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, error) {
+	d := &decision{files: make([]fileChange, len(groups)), truncate: f.truncate}
+	for _, k := range f.keys {
+		before, after := &k.before, &k.reg
+		switch {
+		case !before.live && !after.live:
+			f.tombstone(d, k, now)
+		case !before.live:
+			d.inserts = append(d.inserts, after)
+			d.rows.Inserted++
+		case !after.live:
+			fc := &d.files[k.row.match]
+			fc.deletes = append(fc.deletes, k.row.row)
+			d.rows.Deleted++
+			f.tombstone(d, k, now)
+		case !f.sameRow(before, after):
+			fc := &d.files[k.row.match]
+			fc.updates = append(fc.updates, k.row.row)
+			fc.after = append(fc.after, after)
+			d.rows.Updated++
+		case !f.sameHidden(before, after):
+			f.hiddenChange(d, s, k, now)
+		}
+	}
+	for i := range d.files {
+		fc := &d.files[i]
+		slices.Sort(fc.deletes)
+		order := make([]int, len(fc.updates))
+		for j := range order {
+			order[j] = j
+		}
+		slices.SortFunc(order, func(a, b int) int { return fc.updates[a] - fc.updates[b] })
+		updates, after := make([]int, len(order)), make([]*register, len(order))
+		for j, o := range order {
+			updates[j], after[j] = fc.updates[o], fc.after[o]
+		}
+		fc.updates, fc.after = updates, after
+	}
+	for _, l := range sortedLeaves(f.leaving) {
+		dep := f.leaving[l]
+		if !dep.fresh {
+			continue
+		}
+		payload, err := s.encodeImage(dep)
+		if err != nil {
+			return nil, err
+		}
+		d.facts = append(d.facts, stateRow{Kind: kindDeparted, Key: []byte(l.key), Seq: []byte(l.seq), Payload: payload, At: now})
+	}
+	return d, nil
+}
+
+// tombstone keeps the floor of a dead key, unless a truncate says as much.
+func (f *fold) tombstone(d *decision, k *keyed, now int64) {
+	s := k.reg.d
+	if s == nil || bytes.Compare(s, f.state.floor(k.key)) <= 0 || bytes.Compare(s, f.truncate) <= 0 {
+		return
+	}
+	d.facts = append(d.facts, stateRow{Kind: kindTombstone, Key: []byte(k.key), Seq: s, At: now})
+}
+
+// hiddenChange keeps what changed of a row that shows the same as before: a floor,
+// or a version entry for its file's row (apply-state 4.5).
+func (f *fold) hiddenChange(d *decision, s *shape, k *keyed, now int64) {
+	same := k.reg
+	same.d = k.before.d
+	if f.sameHidden(&k.before, &same) {
+		if bytes.Compare(k.reg.d, f.truncate) > 0 { // else the truncate row says it
+			d.facts = append(d.facts, stateRow{Kind: kindFloor, Key: []byte(k.key), Seq: k.reg.d, At: now})
+		}
+		return
+	}
+	e := s.hiddenFor(f.state, &k.reg)
+	e.Over = k.row.over
+	d.facts = append(d.facts, stateRow{Kind: kindVersion, Key: []byte(k.key), Seq: e.V, Payload: mustJSON(e), At: now})
+}
+
+// images takes rows of a group, without the hidden group.
+func images(grp *merge.Group, rows []int) (arrow.RecordBatch, error) {
+	at := make([]int64, len(rows))
+	for i, r := range rows {
+		at[i] = int64(r)
+	}
+	b, err := datafile.Take(grp.Batch, at)
+	if err != nil {
+		return nil, err
+	}
+	return withoutHidden(b), nil
+}

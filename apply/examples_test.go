@@ -1,0 +1,269 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/delta"
+	"github.com/sluice-data/sluice/internal/datafile"
+	"github.com/sluice-data/sluice/storage"
+)
+
+// bench is one target with a growing input, for tests.
+type bench struct {
+	n      *notation
+	flow   Flow
+	store  storage.Store
+	source *textSource
+	opts   Options
+	data   []string // names of data columns
+	seen   int64    // target version whose feed was shown
+}
+
+func newBench(t testing.TB, config string) *bench {
+	t.Helper()
+	keys, data, seq := "id BIGINT", "name STRING, city STRING", "BIGINT"
+	b := &bench{store: storage.NewMemory("t"), source: &textSource{name: "file:events"}, seen: -1, opts: Options{Clock: steadyClock()}}
+	b.flow = Flow{Name: "f", SequenceBy: "seq", ExceptColumnList: []string{"seq"}}
+	for _, l := range strings.Split(strings.TrimSpace(config), "\n") {
+		k, v, ok := strings.Cut(l, ":")
+		if !ok {
+			continue
+		}
+		switch v = strings.TrimSpace(v); k {
+		case "keys":
+			keys = v
+		case "data":
+			data = v
+		case "seq":
+			seq = v
+		case "sequence-by":
+			b.flow.SequenceBy = v
+		case "deletes":
+			b.flow.ApplyAsDeletes = v
+		case "truncates":
+			b.flow.ApplyAsTruncates = v
+		case "except":
+			b.flow.ExceptColumnList = append(b.flow.ExceptColumnList, v)
+		default:
+			t.Fatalf("flow: unknown setting %q", k)
+		}
+	}
+	var err error
+	if b.n, err = parseNotation(keys, data, seq); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// steadyClock ticks a millisecond a call.
+func steadyClock() func() time.Time {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return func() time.Time { now = now.Add(time.Millisecond); return now }
+}
+
+func (b *bench) spec() Spec {
+	return Spec{Source: b.source, NewDecoder: func() event.Decoder { return &textDecoder{n: b.n} }, Target: Targets{Store: b.store, Name: "t"}, Flow: b.flow}
+}
+
+// run feeds more events and applies what is new. Refused events are dropped from
+// the input again.
+func (b *bench) run(lines ...string) (Result, error) {
+	b.source.lines = append(b.source.lines, lines...)
+	res, err := Run(context.Background(), b.spec(), b.opts)
+	if err != nil {
+		b.source.lines = b.source.lines[:len(b.source.lines)-len(lines)]
+	}
+	return res, err
+}
+
+// table prints the visible rows, sorted.
+func (b *bench) table(t testing.TB) []string {
+	t.Helper()
+	ctx := context.Background()
+	ok, err := delta.Exists(ctx, b.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return nil
+	}
+	tab, err := delta.Open(ctx, b.store, delta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tab.Layout(snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for f, err := range snap.Files(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for batch, err := range datafile.Read(ctx, b.store, l, f, datafile.ReadOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r := range int(batch.NumRows()) {
+				cells := make([]string, batch.NumCols())
+				for c := range cells {
+					cells[c] = cellText(batch.Column(c), r)
+				}
+				out = append(out, strings.Join(cells, ", "))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// feed prints the change rows since the last call, by key; images in their order.
+func (b *bench) feed(t testing.TB) []string {
+	t.Helper()
+	ctx := context.Background()
+	tab, err := delta.Open(ctx, b.store, delta.Options{})
+	if errors.Is(err, delta.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if snap.Version <= b.seen {
+		return nil
+	}
+	l, err := tab.Layout(snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := map[string]int{"delete": 0, "update_preimage": 1, "update_postimage": 2, "insert": 3}
+	type row struct {
+		version         int64
+		key, kind, text string
+	}
+	var rows []row
+	read := func(version int64, src datafile.Source, kind string) {
+		for batch, err := range datafile.ReadFile(ctx, b.store, l, src, datafile.ReadOptions{Change: kind == ""}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r := range int(batch.NumRows()) {
+				var cells []string
+				for c := range len(snap.Schema.Fields) {
+					cells = append(cells, cellText(batch.Column(c), r))
+				}
+				k := kind
+				if k == "" {
+					k = cellText(batch.Column(len(cells)), r)
+				}
+				rows = append(rows, row{version, strings.Join(cells[:len(b.n.keys)], ", "), k, k + " " + strings.Join(cells, ", ")})
+			}
+		}
+	}
+	for c, err := range tab.Log().Commits(ctx, b.seen+1, snap.Version) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range c.CDC {
+			read(c.Version, datafile.Source{Path: f.Path, PartitionValues: f.PartitionValues, Size: f.Size}, "")
+		}
+		if len(c.CDC) > 0 {
+			continue
+		}
+		for _, f := range c.Removes {
+			read(c.Version, datafile.Source{Path: f.Path, PartitionValues: f.PartitionValues, Size: *f.Size}, "delete")
+		}
+		for _, f := range c.Adds {
+			read(c.Version, datafile.SourceOf(f), "insert")
+		}
+	}
+	b.seen = snap.Version
+	slices.SortFunc(rows, func(x, y row) int {
+		return cmp.Or(cmp.Compare(x.version, y.version), strings.Compare(x.key, y.key), order[x.kind]-order[y.kind])
+	})
+	var out []string
+	for _, r := range rows {
+		out = append(out, r.text)
+	}
+	return out
+}
+
+func show(title string, lines []string) string {
+	out := title + ":\n"
+	for _, l := range lines {
+		out += "  " + l + "\n"
+	}
+	return out
+}
+
+// TestExamples runs the worked examples of auto-cdc 4, one file each: the table and
+// the feed after every batch. Each example is then run again in batches of one row
+// and shuffled: the last table must be the same.
+func TestExamples(t *testing.T) {
+	datadriven.Walk(t, "testdata/examples", func(t *testing.T, path string) {
+		var b *bench
+		var config string
+		var all, last []string
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "flow":
+				config = d.Input
+				b = newBench(t, config)
+				return "ok\n"
+			case "batch":
+				lines := strings.Split(d.Input, "\n")
+				_, err := b.run(lines...)
+				out := ""
+				var e *Error
+				switch {
+				case errors.As(err, &e):
+					out = "error: " + e.Code + "\n"
+				case err != nil:
+					t.Fatal(err)
+				default:
+					all = append(all, lines...)
+				}
+				last = b.table(t)
+				return out + show("table", last) + show("feed", b.feed(t))
+			}
+			t.Fatalf("unknown command %s", d.Cmd)
+			return ""
+		})
+		again := func(name string, rows int, lines []string) {
+			b := newBench(t, config)
+			b.flow.BatchRows = rows
+			if _, err := b.run(lines...); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got := b.table(t); !slices.Equal(got, last) {
+				t.Errorf("%s: got %q, want %q", name, got, last)
+			}
+		}
+		again("one-row batches", 1, all)
+		again("one batch", 0, all)
+		r := rand.New(rand.NewSource(1))
+		for i := range 5 {
+			lines := slices.Clone(all)
+			r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+			again(fmt.Sprintf("shuffled %d: %q", i, lines), 1+i%3, lines)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package apply
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/internal/keycode"
+	"github.com/sluice-data/sluice/log/schema"
+	"github.com/sluice-data/sluice/merge"
+)
+
+// incoming is one event, resolved: its kind, key and sequence as bytes, and
+// where its values are.
+type incoming struct {
+	op  event.Op // Upsert, Delete or Truncate
+	key string
+	seq []byte
+	at  ref
+	// other is the key on the other side of a key change: the old key of an
+	// upsert, the new key of a delete; "" for none.
+	other string
+	line  int64
+}
+
+// intake resolves the rows of a batch for which keep is true.
+func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []incoming) ([]incoming, *origin, error) {
+	n := int(b.Rows.NumRows())
+	seq := b.Seq
+	if p.sequence != nil {
+		var err error
+		if seq, err = p.sequence.Eval(b.Rows); err != nil {
+			return nil, nil, &Error{Code: codeOf(err, "EXPRESSION_FAILED"), Phase: PhaseRun, Message: "sequence " + p.sequence.String(), Err: err}
+		}
+	}
+	deletes, err := rowsWhere(p.deletes, b.Rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	truncates, err := rowsWhere(p.truncate, b.Rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys := make([]arrow.Array, len(p.keys))
+	for i, k := range p.keys {
+		keys[i] = normalised(b.Rows.Column(k))
+	}
+	other, err := p.otherKeys(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := s.origin(p, b, keys, rescuedArray(b, n))
+	var buf []byte
+	for r := range n {
+		if !keep(r) {
+			continue
+		}
+		e := incoming{op: event.Upsert, at: ref{o, r}}
+		if b.Lines != nil {
+			e.line = b.Lines[r]
+		}
+		switch {
+		case truncates.Get(r) || b.Ops[r] == event.Truncate:
+			e.op = event.Truncate
+		case deletes.Get(r) || b.Ops[r] == event.Delete:
+			e.op = event.Delete
+		}
+		if why := badSequence(seq, r); why != "" {
+			return nil, nil, running(why, "%s: %s%s", sequenceText(why), tableText(b.Table), lineText(b, r))
+		}
+		e.seq = keycode.AppendValue(nil, seq, r)
+		if e.op != event.Truncate {
+			for i, a := range keys {
+				if a.IsNull(r) {
+					return nil, nil, running(CodeNullKey, "key column %q is null: %s%s", p.source.Fields[p.keys[i]].Name, tableText(b.Table), lineText(b, r))
+				}
+			}
+			buf = merge.KeyOf(buf[:0], keys, r)
+			e.key = string(buf)
+			if other != nil && !keycode.HasNull(other, r) {
+				buf = merge.KeyOf(buf[:0], other, r)
+				if e.other = string(buf); e.other == e.key {
+					e.other = ""
+				}
+			}
+		}
+		out = append(out, e)
+	}
+	return out, o, nil
+}
+
+// otherKeys are the key columns of the other side of key changes, per row: old
+// keys of upserts, new keys of deletes. Nil if the batch has none, or if the flow
+// matches on other columns than the format's key.
+func (p *plan) otherKeys(b *event.Batch) ([]arrow.Array, error) {
+	if b.OldKeys == nil && b.NewKeys == nil || len(p.keys) != len(b.Keys) {
+		return nil, nil
+	}
+	out := make([]arrow.Array, len(p.keys))
+	for i, k := range p.keys {
+		at := -1
+		for j, name := range b.Keys {
+			if strings.EqualFold(name, p.source.Fields[k].Name) {
+				at = j
+			}
+		}
+		if at < 0 {
+			return nil, nil
+		}
+		dt := b.Rows.Column(k).DataType()
+		a, err := gather(dt, int(b.Rows.NumRows()), func(r int) cell {
+			for _, rec := range []arrow.RecordBatch{b.OldKeys, b.NewKeys} {
+				if rec != nil && rec.Column(at).IsValid(r) {
+					return cell{rec.Column(at), r}
+				}
+			}
+			return cell{}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read key change of %s: %w", tableText(b.Table), err)
+		}
+		out[i] = normalised(a)
+	}
+	return out, nil
+}
+
+func rowsWhere(c *expr.Bound, rows arrow.RecordBatch) (event.Bits, error) {
+	if c == nil {
+		return nil, nil
+	}
+	list, err := c.EvalFilter(rows)
+	if err != nil {
+		return nil, &Error{Code: codeOf(err, "EXPRESSION_FAILED"), Phase: PhaseRun, Message: "condition " + c.String(), Err: err}
+	}
+	var bits event.Bits
+	for _, r := range list {
+		bits = bits.Set(int(r))
+	}
+	return bits, nil
+}
+
+// rescuedArray is the text of the rescue column: null where nothing was rescued.
+func rescuedArray(b *event.Batch, n int) arrow.Array {
+	sb := array.NewStringBuilder(memory.DefaultAllocator)
+	defer sb.Release()
+	for r := range n {
+		if b.Rescued != nil && b.Rescued[r] != "" {
+			sb.Append(b.Rescued[r])
+		} else {
+			sb.AppendNull()
+		}
+	}
+	return sb.NewArray()
+}
+
+// badSequence answers the code of what is wrong with a sequence value; "" if it orders.
+func badSequence(a arrow.Array, r int) string {
+	switch {
+	case keycode.AllNull(a, r):
+		return CodeNullSequence
+	case keycode.HasNaN(a, r):
+		return CodeNaNSequence
+	}
+	return ""
+}
+
+// normalised is a key column with 0.0 for -0.0 (auto-cdc 2.1).
+func normalised(a arrow.Array) arrow.Array {
+	switch a := a.(type) {
+	case *array.Float64:
+		for i := range a.Len() {
+			if v := a.Value(i); v == 0 && math.Signbit(v) {
+				b := array.NewFloat64Builder(memory.DefaultAllocator)
+				defer b.Release()
+				for i := range a.Len() {
+					if a.IsNull(i) {
+						b.AppendNull()
+					} else {
+						b.Append(a.Value(i) + 0)
+					}
+				}
+				return b.NewArray()
+			}
+		}
+	case *array.Float32:
+		for i := range a.Len() {
+			if v := a.Value(i); v == 0 && math.Signbit(float64(v)) {
+				b := array.NewFloat32Builder(memory.DefaultAllocator)
+				defer b.Release()
+				for i := range a.Len() {
+					if a.IsNull(i) {
+						b.AppendNull()
+					} else {
+						b.Append(a.Value(i) + 0)
+					}
+				}
+				return b.NewArray()
+			}
+		}
+	}
+	return a
+}
+
+func sequenceText(code string) string {
+	if code == CodeNaNSequence {
+		return "the sequence contains NaN"
+	}
+	return "the sequence is null"
+}
+
+// tableText names a source table for messages.
+func tableText(t event.Table) string {
+	var parts []string
+	for _, s := range []string{t.Database, t.Schema, t.Name} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	if len(parts) == 0 {
+		return "source"
+	}
+	return strings.Join(parts, ".")
+}
+
+func lineText(b *event.Batch, r int) string {
+	if b.Lines == nil {
+		return ""
+	}
+	return fmt.Sprintf(" line %d of %s", b.Lines[r], b.Source)
+}
+
+// codeOf is the stable code that an error carries.
+func codeOf(err error, other string) string {
+	for e := err; e != nil; {
+		if c, ok := e.(interface{ Code() string }); ok {
+			return c.Code()
+		}
+		u, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			break
+		}
+		e = u.Unwrap()
+	}
+	return other
+}
+
+// describe is the schema of a batch as text, the key of cached plans.
+func describe(s *schema.Struct, keys []string, seq *schema.Struct) string {
+	t := s.String() + "|" + strings.Join(keys, ",")
+	if seq != nil {
+		t += "|" + seq.String()
+	}
+	return t
+}

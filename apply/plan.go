@@ -1,0 +1,317 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// The names that apply keeps for itself (apply-state 4).
+const (
+	hiddenGroup    = "__sluice"
+	rescuedColumn  = "_rescued_data"
+	stateTxn       = "sluice-state"
+	propState      = "sluice.apply.state"
+	propFormat     = "sluice.apply.format"
+	propKeys       = "sluice.apply.keys"
+	formatNumber   = 1
+	defaultRows    = 100_000
+	defaultBytes   = 256_000_000
+	maxLostRaces   = 5
+	defaultEngine  = "sluice"
+	tagRows        = "sluice.rows"
+	propRetention  = "delta.setTransactionRetentionDuration"
+	propChangeFeed = "delta.enableChangeDataFeed"
+	propDV         = "delta.enableDeletionVectors"
+	propAppendOnly = "delta.appendOnly"
+)
+
+// validate reports what is wrong with a flow whatever its source holds.
+func (f *Flow) validate() error {
+	var errs []error
+	unsupported := func(set bool, clause string) {
+		if set {
+			errs = append(errs, analysis(CodeUnsupportedClause, "%s is not supported yet", clause))
+		}
+	}
+	switch strings.ToLower(f.StoredAsSCDType) {
+	case "", "1":
+	case "2", "bitemporal":
+		unsupported(true, "STORED AS "+strings.ToUpper(f.StoredAsSCDType))
+	default:
+		errs = append(errs, analysis("PARSE_SYNTAX_ERROR", "stored as %q: must be 1, 2 or bitemporal", f.StoredAsSCDType))
+	}
+	unsupported(f.IgnoreNullUpdates, "IGNORE NULL UPDATES")
+	unsupported(f.ColumnsToUpdate != "", "COLUMNS TO UPDATE")
+	unsupported(f.TrackHistory, "TRACK HISTORY ON")
+	unsupported(f.SystemSequenceBy != "", "SYSTEM SEQUENCE BY")
+	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
+		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
+	}
+	for what, list := range map[string][]string{"keys": f.Keys, "columns": f.ColumnList, "except-columns": f.ExceptColumnList, "partition-by": f.PartitionBy} {
+		seen := map[string]bool{}
+		for _, c := range list {
+			if c == "" {
+				errs = append(errs, analysis(CodeColumnsNotFound, "%s names a column without a name", what))
+			}
+			if l := strings.ToLower(c); seen[l] {
+				errs = append(errs, analysis(CodeDuplicateColumn, "%s names column %q twice", what, c))
+			} else {
+				seen[l] = true
+			}
+		}
+	}
+	for k := range f.Properties {
+		if strings.HasPrefix(strings.ToLower(k), "sluice.") {
+			errs = append(errs, analysis(CodeInvalidTarget, "property %q belongs to sluice and cannot be set", k))
+		}
+		if strings.EqualFold(k, propRetention) {
+			errs = append(errs, transactionRetention())
+		}
+	}
+	if f.BatchRows < 0 || f.BatchBytes < 0 {
+		errs = append(errs, analysis("INVALID_OPTION", "batch limits must not be negative"))
+	}
+	switch f.OnPoison {
+	case "", PoisonFail, PoisonQuarantine:
+	default:
+		errs = append(errs, analysis("INVALID_OPTION", "on-poison %q: must be quarantine or fail", f.OnPoison))
+	}
+	for what, text := range map[string]string{"sequence-by": f.SequenceBy, "apply-as-deletes": f.ApplyAsDeletes, "apply-as-truncates": f.ApplyAsTruncates} {
+		if text == "" {
+			continue
+		}
+		if _, err := expr.Parse(text); err != nil {
+			errs = append(errs, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: what, Err: err})
+		}
+	}
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+func transactionRetention() *Error {
+	return stored(CodeTransactionRetention, "%s would let the pin of the apply state expire; unset it", propRetention)
+}
+
+// plan is what a flow means for one schema of its source.
+type plan struct {
+	source   *schema.Struct // the batch's columns
+	selected []int          // those that land in the target, in source order
+	keys     []int          // among source, sorted by name
+	seqType  schema.Type
+	sequence *expr.Bound // nil: the format's position
+	deletes  *expr.Bound // nil: none
+	truncate *expr.Bound
+}
+
+// planFor binds the flow to the schema of a batch; every error is of phase A.
+func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
+	p := &plan{source: b.Columns}
+	if err := f.selectColumns(p); err != nil {
+		return nil, err
+	}
+	if err := f.bindKeys(p, b.Keys); err != nil {
+		return nil, err
+	}
+	if err := f.bindSequence(p, b, zone); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.deletes, err = bindCondition("apply-as-deletes", f.ApplyAsDeletes, b.Columns, zone); err != nil {
+		return nil, err
+	}
+	if p.truncate, err = bindCondition("apply-as-truncates", f.ApplyAsTruncates, b.Columns, zone); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (f *Flow) selectColumns(p *plan) error {
+	listed := func(list []string) (map[int]bool, error) {
+		in := map[int]bool{}
+		for _, c := range list {
+			i := p.source.Index(c)
+			if i < 0 {
+				return nil, analysis(CodeColumnsNotFound, "column %q is not in the source (%s)", c, strings.Join(p.source.Names(), ", "))
+			}
+			in[i] = true
+		}
+		return in, nil
+	}
+	only, err := listed(f.ColumnList)
+	if err != nil {
+		return err
+	}
+	except, err := listed(f.ExceptColumnList)
+	if err != nil {
+		return err
+	}
+	lower := map[string]string{}
+	for i, c := range p.source.Fields {
+		if strings.HasPrefix(strings.ToLower(c.Name), hiddenGroup) {
+			return analysis(CodeReservedPrefix, "source column %q starts with the reserved prefix %s", c.Name, hiddenGroup)
+		}
+		if len(only) > 0 && !only[i] || except[i] {
+			continue
+		}
+		if other, dup := lower[strings.ToLower(c.Name)]; dup {
+			return analysis(CodeDuplicateColumn, "source columns %q and %q differ only in case; leave one out", other, c.Name)
+		}
+		lower[strings.ToLower(c.Name)] = c.Name
+		p.selected = append(p.selected, i)
+	}
+	return nil
+}
+
+func (f *Flow) bindKeys(p *plan, own []string) error {
+	keys := f.Keys
+	if len(keys) == 0 {
+		keys = own
+	}
+	if len(keys) == 0 {
+		return analysis(CodeEmptyKeys, "the source carries no key; name the key columns")
+	}
+	for _, k := range keys {
+		i := p.source.Index(k)
+		if i < 0 {
+			return analysis(CodeColumnsNotFound, "key column %q is not in the source (%s)", k, strings.Join(p.source.Names(), ", "))
+		}
+		if !slices.Contains(p.selected, i) {
+			return analysis(CodeKeyNotSelected, "key column %q is not among the selected columns", k)
+		}
+		if t := p.source.Fields[i].Type; !expr.Orderable(t) {
+			return analysis(CodeKeyType, "key column %q has type %s, which has no equality", k, t)
+		}
+		p.keys = append(p.keys, i)
+	}
+	slices.SortFunc(p.keys, func(a, b int) int {
+		return strings.Compare(strings.ToLower(p.source.Fields[a].Name), strings.ToLower(p.source.Fields[b].Name))
+	})
+	return nil
+}
+
+func (f *Flow) bindSequence(p *plan, b *event.Batch, zone expr.Options) error {
+	if f.SequenceBy == "" {
+		if b.SeqType == nil {
+			return analysis(CodeMissingSequence, "the format carries no position; say what orders the events (sequence by)")
+		}
+		p.seqType = b.SeqType
+		return nil
+	}
+	bound, err := bind("sequence-by", f.SequenceBy, b.Columns, zone)
+	if err != nil {
+		return err
+	}
+	if !expr.Orderable(bound.Type()) || bound.Type() == schema.Void {
+		return analysis(CodeSequenceNotOrderable, "sequence %s has type %s, which has no order", f.SequenceBy, bound.Type())
+	}
+	p.sequence, p.seqType = bound, bound.Type()
+	return nil
+}
+
+func bindCondition(what, text string, s *schema.Struct, zone expr.Options) (*expr.Bound, error) {
+	if text == "" {
+		return nil, nil
+	}
+	bound, err := bind(what, text, s, zone)
+	if err != nil {
+		return nil, err
+	}
+	if t := bound.Type(); t != schema.Boolean && t != schema.Void {
+		return nil, analysis(CodeConditionNotBoolean, "%s %s has type %s, not BOOLEAN", what, text, t)
+	}
+	return bound, nil
+}
+
+func bind(what, text string, s *schema.Struct, zone expr.Options) (*expr.Bound, error) {
+	e, err := expr.Parse(text)
+	if err != nil {
+		return nil, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: what, Err: err}
+	}
+	bound, err := e.BindWith(s, zone)
+	if err == nil {
+		return bound, nil
+	}
+	code := CodeExpressionNotAllowed
+	var be *expr.BindError
+	if errors.As(err, &be) {
+		switch be.Code() {
+		case expr.CodeNonDeterministic, expr.CodeNotAllowed:
+		case expr.CodeUnresolvedColumn:
+			code = CodeColumnsNotFound
+		default:
+			code = be.Code()
+		}
+	}
+	return nil, &Error{Code: code, Phase: PhaseAnalysis, Message: fmt.Sprintf("%s %s", what, text), Err: err}
+}
+
+// def is what the flow fixes at its first commit.
+func (p *plan) def(name string) flowDef {
+	d := flowDef{Name: name, Sequence: typeName(p.seqType), StoredAs: "1"}
+	for _, k := range p.keys {
+		c := p.source.Fields[k]
+		d.Keys = append(d.Keys, typedKey{c.Name, typeName(c.Type)})
+	}
+	for _, i := range p.selected {
+		d.Columns = append(d.Columns, p.source.Fields[i].Name)
+	}
+	return d
+}
+
+// checkDef compares a flow with what the state holds of it, or of another flow
+// of the same target (phase S).
+func checkDef(have, want flowDef) error {
+	same := len(have.Keys) == len(want.Keys)
+	for i := 0; same && i < len(have.Keys); i++ {
+		same = strings.EqualFold(have.Keys[i].Name, want.Keys[i].Name) && have.Keys[i].Type == want.Keys[i].Type
+	}
+	switch {
+	case have.StoredAs != want.StoredAs:
+		return stored(CodeSCDTypeDrift, "the target is stored as SCD type %s, the flow says %s", have.StoredAs, want.StoredAs)
+	case !same:
+		return stored(CodeKeySchemaDrift, "the target's keys are %s, the flow's are %s", keyText(have.Keys), keyText(want.Keys))
+	case have.Sequence != want.Sequence:
+		return stored(CodeSequencingTypeDrift, "the target's sequence has type %s, the flow's has %s", have.Sequence, want.Sequence)
+	}
+	return nil
+}
+
+func keyText(keys []typedKey) string {
+	s := make([]string, len(keys))
+	for i, k := range keys {
+		s[i] = k.Name + " " + k.Type
+	}
+	return strings.Join(s, ", ")
+}
+
+// typeName is a type's DDL form without nullability, which sequences and keys
+// are compared by.
+func typeName(t schema.Type) string { return nullable(t).String() }
+
+// nullable is t with every field and element nullable, the form of what apply creates.
+func nullable(t schema.Type) schema.Type {
+	switch t := t.(type) {
+	case *schema.Struct:
+		out := &schema.Struct{Fields: make([]schema.Field, len(t.Fields))}
+		for i, f := range t.Fields {
+			out.Fields[i] = schema.Field{Name: f.Name, Type: nullable(f.Type), Nullable: true, Metadata: f.Metadata}
+		}
+		return out
+	case *schema.Array:
+		return &schema.Array{Elem: nullable(t.Elem), ContainsNull: true}
+	case *schema.Map:
+		return &schema.Map{Key: nullable(t.Key), Value: nullable(t.Value), ValueContainsNull: true}
+	}
+	return t
+}

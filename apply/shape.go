@@ -1,0 +1,210 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/keycode"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// shape is the target's columns as a batch sees them: the stored schema, plus
+// the columns that the batch brings along.
+//
+// What any shape guarantees: keys are in the order of the flow's definition
+// (sorted by source name), fields are all other columns in table order, and
+// seqType is the stored sequence type.
+type shape struct {
+	schema   *schema.Struct
+	keys     []int    // in schema
+	fields   []int    // in schema
+	physical []string // of fields
+	arrow    []arrow.DataType
+	seqType  schema.Type
+	code     *keycode.Encoder // of sequences
+	grown    bool             // schema has columns that the table does not have yet
+}
+
+// newShape grows the table's schema (nil: a table to be created) by the columns
+// that the plans select. A changed type is CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE.
+func newShape(table *schema.Struct, plans []*plan, rescued bool) (*shape, error) {
+	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType)}
+	if table != nil {
+		s.schema.Fields = slices.Clone(table.Fields)
+	}
+	for _, p := range plans {
+		for _, i := range p.selected {
+			c := p.source.Fields[i]
+			at := s.schema.Index(c.Name)
+			if at < 0 {
+				s.schema.Fields = append(s.schema.Fields, schema.Field{Name: c.Name, Type: nullable(c.Type), Nullable: true})
+				s.grown = true
+				continue
+			}
+			if have := s.schema.Fields[at].Type; !schema.EqualIgnoringNullability(plainType(have), plainType(c.Type)) {
+				code := CodeIncompatibleType
+				if slices.Contains(p.keys, i) {
+					code = CodeKeySchemaDrift
+				}
+				return nil, stored(code, "column %q has type %s in the target and %s in the source; a full refresh is needed to change it", c.Name, have, c.Type)
+			}
+		}
+		if typeName(p.seqType) != typeName(s.seqType) {
+			return nil, stored(CodeSequencingTypeDrift, "the sequence has type %s and then %s", typeName(s.seqType), typeName(p.seqType))
+		}
+	}
+	if rescued && s.schema.Index(rescuedColumn) < 0 {
+		s.schema.Fields = append(s.schema.Fields, schema.Field{Name: rescuedColumn, Type: schema.String, Nullable: true})
+		s.grown = true
+	}
+	for _, k := range plans[0].keys {
+		s.keys = append(s.keys, s.schema.Index(plans[0].source.Fields[k].Name))
+	}
+	return s, s.finish()
+}
+
+// finish derives fields and Arrow types from schema and keys.
+func (s *shape) finish() error {
+	s.fields, s.physical, s.arrow = nil, nil, nil
+	for i, f := range s.schema.Fields {
+		if strings.HasPrefix(strings.ToLower(f.Name), hiddenGroup) {
+			return stored(CodeReservedTargetColumn, "target column %q uses the reserved prefix %s; rename or drop it", f.Name, hiddenGroup)
+		}
+		t, err := schema.ArrowType(f.Type)
+		if err != nil {
+			return stored(CodeInvalidTarget, "column %q: %v", f.Name, err)
+		}
+		s.arrow = append(s.arrow, t)
+		if !slices.Contains(s.keys, i) {
+			s.fields = append(s.fields, i)
+			s.physical = append(s.physical, schema.PhysicalName(f))
+		}
+	}
+	t, err := schema.ArrowType(s.seqType)
+	if err != nil {
+		return stored(CodeSequenceNotOrderable, "sequence: %v", err)
+	}
+	if s.code, err = keycode.NewEncoder([]arrow.DataType{t}); err != nil {
+		return analysis(CodeSequenceNotOrderable, "sequence: %v", err)
+	}
+	return nil
+}
+
+// keyNames are the target's names of the key columns.
+func (s *shape) keyNames() []string {
+	out := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		out[i] = s.schema.Fields[k].Name
+	}
+	return out
+}
+
+// hidden is the group of row versions (apply-state 4.1) as a carry schema.
+func (s *shape) hidden() *schema.Struct {
+	return &schema.Struct{Fields: []schema.Field{{Name: hiddenGroup, Nullable: true, Type: &schema.Struct{Fields: []schema.Field{
+		{Name: "v", Type: s.seqType, Nullable: true},
+		{Name: "e", Type: schema.Integer, Nullable: true},
+		{Name: "d", Type: schema.Binary, Nullable: true},
+		{Name: "f", Nullable: true, Type: &schema.Array{ContainsNull: true, Elem: &schema.Struct{Fields: []schema.Field{
+			{Name: "n", Type: schema.String, Nullable: true},
+			{Name: "v", Type: schema.Binary, Nullable: true},
+		}}}},
+	}}}}}
+}
+
+// plainType is t without field metadata, which does not take part in comparing types.
+func plainType(t schema.Type) schema.Type {
+	switch t := t.(type) {
+	case *schema.Struct:
+		out := &schema.Struct{Fields: make([]schema.Field, len(t.Fields))}
+		for i, f := range t.Fields {
+			out.Fields[i] = schema.Field{Name: f.Name, Type: plainType(f.Type), Nullable: f.Nullable}
+		}
+		return out
+	case *schema.Array:
+		return &schema.Array{Elem: plainType(t.Elem), ContainsNull: t.ContainsNull}
+	case *schema.Map:
+		return &schema.Map{Key: plainType(t.Key), Value: plainType(t.Value), ValueContainsNull: t.ValueContainsNull}
+	}
+	return t
+}
+
+// origin aligns a batch with the shape; keys are normalised already.
+func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arrow.Array) *origin {
+	o := &origin{
+		fields: make([]arrow.Array, len(s.fields)), unauth: make([]event.Bits, len(s.fields)),
+		unavail: make([]event.Bits, len(s.fields)), keys: keys, whole: true,
+	}
+	at := map[int]int{} // schema column -> source column
+	for _, i := range p.selected {
+		at[s.schema.Index(p.source.Fields[i].Name)] = i
+	}
+	for f, col := range s.fields {
+		i, ok := at[col]
+		switch {
+		case ok:
+			o.fields[f] = b.Rows.Column(i)
+			if b.Unauthored != nil {
+				o.unauth[f] = b.Unauthored[i]
+			}
+			if b.Unavailable != nil {
+				o.unavail[f] = b.Unavailable[i]
+			}
+		case s.schema.Fields[col].Name == rescuedColumn:
+			o.fields[f] = rescued
+		default:
+			o.whole = false
+		}
+	}
+	return o
+}
+
+// authored are the physical names of the fields that an origin's schema has.
+func (s *shape) authored(o *origin) []string {
+	var out []string
+	for f, a := range o.fields {
+		if a != nil {
+			out = append(out, s.physical[f])
+		}
+	}
+	return out
+}
+
+// keyBytesText prints key bytes for messages.
+func (s *shape) keyBytesText(key []byte) string {
+	types := make([]arrow.DataType, len(s.keys))
+	builders := make([]array.Builder, len(s.keys))
+	for i, k := range s.keys {
+		types[i] = s.arrow[k]
+		builders[i] = array.NewBuilder(memory.DefaultAllocator, types[i])
+		defer builders[i].Release()
+	}
+	enc, err := keycode.NewEncoder(types)
+	if err != nil {
+		return fmt.Sprintf("%x", key)
+	}
+	if _, err := enc.Decode(key, builders); err != nil {
+		return fmt.Sprintf("%x", key)
+	}
+	parts := make([]string, len(s.keys))
+	for i, b := range builders {
+		parts[i] = s.schema.Fields[s.keys[i]].Name + "=" + cellString(b.NewArray(), 0)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// carriedSequence is the sequence type of a table's hidden group.
+func carriedSequence(carry *schema.Struct) (schema.Type, error) {
+	if carry != nil && len(carry.Fields) == 1 {
+		if g, ok := carry.Fields[0].Type.(*schema.Struct); ok && len(g.Fields) == 4 {
+			return g.Fields[0].Type, nil
+		}
+	}
+	return nil, stored(CodeStateMismatch, "the target's property sluice.carry does not describe row versions")
+}

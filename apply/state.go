@@ -1,0 +1,305 @@
+package apply
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-data/sluice/apply/event"
+)
+
+// The kinds of state rows (apply-state 1.1). The SCD2 kinds are not written yet;
+// a state that holds one was written by a newer format and is refused.
+const (
+	kindPosition  = "position"
+	kindTombstone = "tombstone"
+	kindFloor     = "floor"
+	kindVersion   = "version"
+	kindTruncate  = "truncate"
+	kindDeparted  = "departed"
+	kindEpoch     = "epoch"
+	kindFlow      = "flow"
+	kindWalk      = "walk"
+	kindTarget    = "target"
+	kindOnce      = "once"
+)
+
+// stateRow is one row of the state table.
+type stateRow struct {
+	Kind, Flow        string
+	Key, Seq, Payload []byte
+	At                int64 // processed-at, microseconds since the epoch
+}
+
+// state is the content of the state table at one version.
+//
+// What any state guarantees:
+//
+//  1. Keyed facts (deletes, version entries, departed images, epochs) only grow
+//     and join by maximum; which of two files held the newer one does not matter.
+//  2. Control rows (positions, flows, walk mark, truncate, target) are few, and
+//     lie together in one file that every commit replaces.
+type state struct {
+	version   int64 // of the state table; -1: no target commit names one
+	target    targetMark
+	positions map[source]event.Position
+	flows     map[string]flowDef
+	once      map[string]bool
+	walk      int64 // target version up to which other writers have been looked at
+	truncate  fact
+	epochs    map[int32][]string // physical names of authored fields, sorted
+	deletes   map[string]fact    // by key
+	entries   map[string][]entry // by key
+	departed  map[string][]departed
+	members   map[source]string // of low-water tables: metaData.id by flow and directory
+}
+
+type source struct{ flow, source string }
+
+// targetMark ties a state to its target.
+type targetMark struct {
+	ID     string `json:"id"` // metaData.id
+	Format int    `json:"format"`
+}
+
+// fact is a sequence and when it was learned.
+type fact struct {
+	seq []byte
+	at  int64
+}
+
+// flowDef is what a flow has fixed at its first commit.
+type flowDef struct {
+	Name     string     `json:"name"`
+	Keys     []typedKey `json:"keys"`     // sorted by name
+	Sequence string     `json:"sequence"` // type in DDL form
+	StoredAs string     `json:"stored_as"`
+	Columns  []string   `json:"columns,omitempty"` // of the flow's schema when last seen
+	Order    []string   `json:"-"`
+}
+
+type typedKey struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// entry overrides the hidden values of the row of a key whose physical version is
+// Over (apply-state 4.5); it is void if there is no such row.
+type entry struct {
+	Over   []byte       `json:"over"` // nil: a row without version
+	V      []byte       `json:"v,omitempty"`
+	D      []byte       `json:"d,omitempty"`
+	Epoch  int32        `json:"e"`
+	Fields []fieldEntry `json:"f,omitempty"`
+	at     int64
+}
+
+// fieldEntry is the version of one field where it is not the row's.
+type fieldEntry struct {
+	Name string `json:"n"` // physical
+	V    []byte `json:"v"` // nil: never authored
+}
+
+// departed is the image that a key change left behind (auto-cdc 2.3).
+type departed struct {
+	seq     []byte
+	payload []byte // see encodeImage
+	at      int64
+}
+
+func newState() *state {
+	return &state{
+		version: -1, walk: -1,
+		positions: map[source]event.Position{}, flows: map[string]flowDef{}, once: map[string]bool{},
+		epochs: map[int32][]string{}, deletes: map[string]fact{}, entries: map[string][]entry{}, departed: map[string][]departed{}, members: map[source]string{},
+	}
+}
+
+// clone copies the maps; what they hold is immutable.
+func (s *state) clone() *state {
+	c := *s
+	c.positions, c.flows, c.once = maps.Clone(s.positions), maps.Clone(s.flows), maps.Clone(s.once)
+	c.epochs, c.deletes = maps.Clone(s.epochs), maps.Clone(s.deletes)
+	c.entries, c.departed = maps.Clone(s.entries), maps.Clone(s.departed)
+	c.members = maps.Clone(s.members)
+	return &c
+}
+
+// add joins one row.
+func (s *state) add(r stateRow) error {
+	switch r.Kind {
+	case kindPosition:
+		var p event.Position
+		if err := json.Unmarshal(r.Payload, &p); err != nil {
+			return fmt.Errorf("read state row %s of flow %q: %w", r.Kind, r.Flow, err)
+		}
+		s.positions[source{r.Flow, string(r.Key)}] = p
+	case kindFlow:
+		var d flowDef
+		if err := json.Unmarshal(r.Payload, &d); err != nil {
+			return fmt.Errorf("read state row %s of flow %q: %w", r.Kind, r.Flow, err)
+		}
+		s.flows[r.Flow] = d
+	case kindMember:
+		s.members[source{r.Flow, string(r.Key)}] = string(r.Payload)
+	case kindOnce:
+		s.once[r.Flow] = true
+	case kindWalk:
+		if err := json.Unmarshal(r.Payload, &s.walk); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+	case kindTarget:
+		if err := json.Unmarshal(r.Payload, &s.target); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+	case kindTruncate:
+		if bytes.Compare(r.Seq, s.truncate.seq) > 0 {
+			s.truncate = fact{r.Seq, r.At}
+		}
+	case kindEpoch:
+		var id int32
+		var names []string
+		if err := json.Unmarshal(r.Key, &id); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+		if err := json.Unmarshal(r.Payload, &names); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+		s.epochs[id] = names
+	case kindTombstone, kindFloor:
+		if old, ok := s.deletes[string(r.Key)]; !ok || bytes.Compare(r.Seq, old.seq) > 0 {
+			s.deletes[string(r.Key)] = fact{r.Seq, r.At}
+		}
+	case kindVersion:
+		var e entry
+		if err := json.Unmarshal(r.Payload, &e); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+		e.at = r.At
+		s.entries[string(r.Key)] = append(slices.Clip(s.entries[string(r.Key)]), e)
+	case kindDeparted:
+		list := slices.DeleteFunc(slices.Clone(s.departed[string(r.Key)]), func(d departed) bool {
+			return bytes.Equal(d.seq, r.Seq) && d.at <= r.At
+		})
+		s.departed[string(r.Key)] = append(list, departed{r.Seq, r.Payload, r.At})
+	default:
+		return &Error{Code: CodeFormatTooNew, Phase: PhaseState,
+			Message: fmt.Sprintf("the state holds rows of kind %q, which this version does not know; use a newer sluice", r.Kind)}
+	}
+	return nil
+}
+
+// control are the rows that every commit writes anew.
+func (s *state) control(at int64) []stateRow {
+	rows := []stateRow{
+		{Kind: kindTarget, Payload: mustJSON(s.target), At: at},
+		{Kind: kindWalk, Payload: mustJSON(s.walk), At: at},
+	}
+	if s.truncate.seq != nil {
+		rows = append(rows, stateRow{Kind: kindTruncate, Seq: s.truncate.seq, At: s.truncate.at})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.epochs)) {
+		rows = append(rows, stateRow{Kind: kindEpoch, Key: mustJSON(id), Payload: mustJSON(s.epochs[id]), At: at})
+	}
+	for _, f := range slices.Sorted(maps.Keys(s.flows)) {
+		rows = append(rows, stateRow{Kind: kindFlow, Flow: f, Payload: mustJSON(s.flows[f]), At: at})
+	}
+	for _, f := range slices.Sorted(maps.Keys(s.once)) {
+		rows = append(rows, stateRow{Kind: kindOnce, Flow: f, At: at})
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(s.members), compareSource) {
+		rows = append(rows, stateRow{Kind: kindMember, Flow: k.flow, Key: []byte(k.source), Payload: []byte(s.members[k]), At: at})
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(s.positions), compareSource) {
+		rows = append(rows, stateRow{Kind: kindPosition, Flow: k.flow, Key: []byte(k.source), Payload: mustJSON(s.positions[k]), At: at})
+	}
+	return rows
+}
+
+func compareSource(a, b source) int {
+	return cmp.Or(strings.Compare(a.flow, b.flow), strings.Compare(a.source, b.source))
+}
+
+// keyed are all keyed facts; compaction writes them into one file.
+func (s *state) keyed() []stateRow {
+	var rows []stateRow
+	for _, k := range slices.Sorted(maps.Keys(s.deletes)) {
+		if f := s.deletes[k]; bytes.Compare(f.seq, s.truncate.seq) > 0 { // a truncate at or above covers it
+			rows = append(rows, stateRow{Kind: kindTombstone, Key: []byte(k), Seq: f.seq, At: f.at})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.entries)) {
+		for _, e := range s.entries[k] {
+			rows = append(rows, stateRow{Kind: kindVersion, Key: []byte(k), Seq: e.V, Payload: mustJSON(e), At: e.at})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.departed)) {
+		for _, d := range s.departed[k] {
+			rows = append(rows, stateRow{Kind: kindDeparted, Key: []byte(k), Seq: d.seq, Payload: d.payload, At: d.at})
+		}
+	}
+	return rows
+}
+
+// floor is the largest delete known of a key, truncates included; nil: none.
+func (s *state) floor(key string) []byte {
+	d := s.deletes[key].seq
+	if bytes.Compare(s.truncate.seq, d) > 0 {
+		d = s.truncate.seq
+	}
+	return d
+}
+
+// epochOf finds or makes the epoch of a set of authored fields. The number is a
+// hash of the names, so flows that race to the same schema agree on it.
+func (s *state) epochOf(physical []string) int32 {
+	names := slices.Sorted(slices.Values(physical))
+	h := fnv.New32a()
+	for _, n := range names {
+		h.Write([]byte(n))
+		h.Write([]byte{0})
+	}
+	id := int32(h.Sum32() & 0x7fffffff)
+	for {
+		have, ok := s.epochs[id]
+		if !ok {
+			s.epochs[id] = names
+			return id
+		}
+		if slices.Equal(have, names) {
+			return id
+		}
+		id = (id + 1) & 0x7fffffff
+	}
+}
+
+// position is how far a flow has read a source; ok is false before the first read.
+func (s *state) position(flow, src string) (event.Position, bool) {
+	p, ok := s.positions[source{flow, src}]
+	return p, ok
+}
+
+// positionsOf are a flow's positions by source.
+func (s *state) positionsOf(flow string) map[string]event.Position {
+	out := map[string]event.Position{}
+	for k, p := range s.positions {
+		if k.flow == flow {
+			out[k.source] = p
+		}
+	}
+	return out
+}
+
+// mustJSON encodes plain structs of this package, which cannot fail.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,270 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/sluice-data/sluice/internal/datafile"
+	deltalog "github.com/sluice-data/sluice/log"
+	"github.com/sluice-data/sluice/merge"
+)
+
+// walk looks at what others did to the target since the walk mark (apply-state 5).
+// Row versions that a rewrite dropped are read back from the files it removed, as
+// version entries of the new rows; what apply cannot be true on stops it.
+func (t *target) walk(ctx context.Context) error {
+	from := t.state.walk + 1
+	if t.adopt || from > t.snap.Version {
+		return nil
+	}
+	for c, err := range t.log.Commits(ctx, from, t.snap.Version) {
+		if errors.Is(err, deltalog.ErrNotFound) || errors.Is(err, deltalog.ErrCorrupt) {
+			return t.named(&Error{Code: CodeRowVersionsLost, Phase: PhaseState, Err: err,
+				Message: fmt.Sprintf("commits since version %d, up to which apply knows the target, are gone; what other writers did cannot be known", from-1)})
+		}
+		if err != nil {
+			return err
+		}
+		if _, ours := statePin(c); ours || len(c.Adds)+len(c.Removes) == 0 {
+			continue
+		}
+		if err := t.walkCommit(ctx, c); err != nil {
+			return t.named(err)
+		}
+	}
+	t.state.walk = t.snap.Version
+	return nil
+}
+
+// replacing are operations after which the rows are not those that the state knows.
+var replacing = map[string]bool{"RESTORE": true, "CLONE": true, "CREATE OR REPLACE TABLE": true, "REPLACE TABLE": true,
+	"CREATE OR REPLACE TABLE AS SELECT": true, "REPLACE TABLE AS SELECT": true}
+
+func (t *target) walkCommit(ctx context.Context, c *deltalog.Commit) error {
+	prior, err := t.log.At(ctx, c.Version-1)
+	if err != nil {
+		return fmt.Errorf("read version %d: %w", c.Version-1, err)
+	}
+	why, err := rewound(ctx, c, prior)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		if t.run.flow.AcceptRows {
+			t.run.warn(fmt.Sprintf("%s: version %d %s; its rows are taken as they are", t.title, c.Version, why))
+			return nil
+		}
+		return stored(CodeTargetRewound, "version %d %s: the state belongs to other rows; rewind to the same version, refresh in full, or go on with --accept-rows", c.Version, why)
+	}
+	return t.readBack(ctx, c, prior)
+}
+
+// rewound says how a commit replaced the rows of the table; "" if it did not.
+func rewound(ctx context.Context, c *deltalog.Commit, prior *deltalog.Snapshot) (string, error) {
+	op := ""
+	if c.Info != nil {
+		op = c.Info.Operation
+	}
+	if replacing[strings.ToUpper(op)] {
+		return "is a " + op, nil
+	}
+	if strings.EqualFold(op, "WRITE") && strings.EqualFold(parameter(c.Info, "mode"), "Overwrite") &&
+		noPredicate(parameter(c.Info, "predicate")) && noPredicate(parameter(c.Info, "replaceWhere")) && !isDynamic(c.Info) && changesData(c) {
+		return "overwrote the whole table", nil
+	}
+	if len(c.Adds) == 0 {
+		return "", nil
+	}
+	dead, err := prior.Tombstones(ctx)
+	if err != nil {
+		return "", err
+	}
+	gone := map[string]bool{}
+	for _, r := range dead {
+		gone[r.Path] = true
+	}
+	for _, a := range c.Adds {
+		if !gone[a.Path] {
+			continue
+		}
+		_, live, err := prior.File(ctx, a.Path)
+		if err != nil {
+			return "", err
+		}
+		if !live {
+			return fmt.Sprintf("added the removed file %s again", a.Path), nil
+		}
+	}
+	return "", nil
+}
+
+func parameter(info *deltalog.CommitInfo, key string) string {
+	raw, ok := info.OperationParameters[key]
+	if !ok {
+		return ""
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return string(raw)
+	}
+	return strings.Trim(s, `"`)
+}
+
+func noPredicate(p string) bool { return p == "" || p == "[]" || p == "null" || p == "true" }
+
+func isDynamic(info *deltalog.CommitInfo) bool {
+	return strings.EqualFold(parameter(info, "isDynamicPartitionOverwrite"), "true")
+}
+
+func changesData(c *deltalog.Commit) bool {
+	for _, r := range c.Removes {
+		if r.DataChange {
+			return true
+		}
+	}
+	return false
+}
+
+// readBack finds rows that a commit wrote without their versions and gives them
+// those of the rows they replaced, by key.
+func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltalog.Snapshot) error {
+	removed := map[string]bool{}
+	for _, r := range c.Removes {
+		removed[r.Path] = true
+	}
+	var bare []*deltalog.Add
+	for _, a := range c.Adds {
+		if _, live, err := prior.File(ctx, a.Path); err != nil {
+			return err
+		} else if live {
+			continue // a new deletion vector of the same file
+		}
+		if a.Tags[tagRows] == nil {
+			bare = append(bare, a)
+		}
+	}
+	if len(bare) == 0 || len(removed) == 0 {
+		return nil
+	}
+	def, ok := t.anyFlow()
+	if !ok {
+		return nil // no flow has committed rows yet
+	}
+	columns := t.keyColumns(&def)
+	versions, err := t.versionsOf(ctx, prior, removed, columns)
+	if err != nil {
+		return err
+	}
+	now := t.run.o.Clock().UnixMicro()
+	for _, a := range bare {
+		for b, err := range datafile.Read(ctx, t.store, t.layout, a, datafile.ReadOptions{Columns: columns, Hidden: true}) {
+			if err != nil {
+				return t.lost(c, err)
+			}
+			h, err := hiddenOf(b.RecordBatch)
+			if err != nil {
+				return err
+			}
+			for r := range int(b.NumRows()) {
+				if h != nil && h.group.IsValid(r) && h.e.IsValid(r) {
+					continue // the writer carried the group along
+				}
+				key := string(merge.KeyOf(nil, columnsOf(b.RecordBatch, len(columns)), r))
+				e, ok := versions[key]
+				if !ok || e.V == nil && e.D == nil && len(e.Fields) == 0 {
+					continue
+				}
+				e.Over = nil
+				row := stateRow{Kind: kindVersion, Key: []byte(key), Seq: e.V, Payload: mustJSON(e), At: now}
+				if err := t.state.add(row); err != nil {
+					return err
+				}
+				t.walked = append(t.walked, row)
+			}
+		}
+	}
+	return nil
+}
+
+// versionsOf are the effective hidden values of the rows of files that a commit
+// removed, by key.
+func (t *target) versionsOf(ctx context.Context, prior *deltalog.Snapshot, removed map[string]bool, columns []string) (map[string]entry, error) {
+	s, err := t.storedShape(columns)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]entry{}
+	for path := range removed {
+		add, live, err := prior.File(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if !live {
+			continue
+		}
+		for b, err := range datafile.Read(ctx, t.store, t.layout, add, datafile.ReadOptions{Columns: columns, Hidden: true}) {
+			if err != nil {
+				return nil, t.lost(nil, err)
+			}
+			h, err := hiddenOf(b.RecordBatch)
+			if err != nil {
+				return nil, err
+			}
+			for r := range int(b.NumRows()) {
+				key := string(merge.KeyOf(nil, columnsOf(b.RecordBatch, len(columns)), r))
+				reg := s.registerOf(t.state, h.values(r), key, ref{})
+				out[key] = s.hiddenFor(t.state, &reg)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (t *target) lost(c *deltalog.Commit, err error) error {
+	var fe *datafile.FileError
+	if !errors.As(err, &fe) {
+		return err
+	}
+	return &Error{Code: CodeRowVersionsLost, Phase: PhaseState, Err: err,
+		Message: "another writer rewrote files without their row versions, and the files it removed are gone"}
+}
+
+// anyFlow is the definition of some flow of the target; all agree on keys and
+// sequence.
+func (t *target) anyFlow() (flowDef, bool) {
+	for _, d := range t.state.flows {
+		return d, true
+	}
+	return flowDef{}, false
+}
+
+// storedShape is the shape of the target as it stands.
+func (t *target) storedShape(keys []string) (*shape, error) {
+	s := &shape{schema: t.snap.Schema}
+	for _, k := range keys {
+		i := t.snap.Schema.Index(k)
+		if i < 0 {
+			return nil, stored(CodeKeySchemaDrift, "key column %q is gone from the target", k)
+		}
+		s.keys = append(s.keys, i)
+	}
+	st, err := carriedSequence(t.layout.Carry)
+	if err != nil {
+		return nil, err
+	}
+	s.seqType = st
+	return s, s.finish()
+}
+
+func columnsOf(b arrow.RecordBatch, n int) []arrow.Array {
+	out := make([]arrow.Array, n)
+	for i := range out {
+		out[i] = b.Column(i)
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-data/sluice/delta"
+)
+
+func newOverwriteCommand(a *app) *cobra.Command {
+	var in rowInput
+	var where string
+	var dynamic bool
+	c := &cobra.Command{
+		Use:   "overwrite TABLE --from FILE",
+		Short: "Replace rows of a table by the rows of a file",
+		Long: "Replace rows of a table by the rows of a file, in one commit: all rows, the rows that match --where\n" +
+			"(the new rows must match it too), or with --dynamic the partitions that the new rows lie in.",
+		Example: `  sluice create people --schema "id BIGINT NOT NULL, name STRING"
+  echo '{"id":1,"name":"Ada"}' > people.jsonl
+  sluice append people --from people.jsonl
+  sluice overwrite people --from people.jsonl --where "id = 1"`,
+		Args: oneTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.checkResultForm(); err != nil {
+				return err
+			}
+			if err := in.check(); err != nil {
+				return err
+			}
+			if dynamic && where != "" {
+				return usage("INVALID_FLAG", "--where and --dynamic exclude each other")
+			}
+			t, err := a.openTable(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			rows, err := in.rows(cmd.Context(), a, t)
+			if err != nil {
+				return err
+			}
+			rows, stop := a.counted("overwriting", rows)
+			r, err := t.Overwrite(cmd.Context(), rows, delta.OverwriteOptions{Where: where, Dynamic: dynamic})
+			stop()
+			return a.finish("overwrite", args[0], t, r, err)
+		},
+	}
+	in.flags(c)
+	c.Flags().StringVar(&where, "where", "", "replace only the rows for which this expression is true")
+	c.Flags().BoolVar(&dynamic, "dynamic", false, "replace only the partitions of the new rows")
+	return c
+}

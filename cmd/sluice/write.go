@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-data/sluice/delta"
+	"github.com/sluice-data/sluice/internal/rowio"
+)
+
+// writeResult is the result object of a command that changes one table.
+type writeResult struct {
+	Operation string           `json:"operation"`
+	Table     string           `json:"table"`
+	Version   int64            `json:"version"`
+	Committed bool             `json:"committed"`
+	Metrics   map[string]int64 `json:"metrics"`
+}
+
+// finish prints the result of a write, or wraps its error.
+func (a *app) finish(op, location string, t *delta.Table, r delta.Result, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", op, location, err)
+	}
+	out := writeResult{Operation: op, Table: t.Store().URL(), Version: r.Version, Committed: r.Committed, Metrics: metricsOf(r.Metrics)}
+	summary := fmt.Sprintf("%s %s: nothing changed, version %d stands", op, location, r.Version)
+	if r.Committed {
+		summary = fmt.Sprintf("%s %s: version %d: %s", op, location, r.Version, summaryOf(r.Metrics))
+	}
+	return a.printResult(out, summary)
+}
+
+// metricsOf names the counts of a write for the result object.
+func metricsOf(m delta.Metrics) map[string]int64 {
+	return map[string]int64{
+		"rows_inserted": m.RowsInserted, "rows_updated": m.RowsUpdated, "rows_deleted": m.RowsDeleted, "rows_copied": m.RowsCopied,
+		"files_added": m.FilesAdded, "files_removed": m.FilesRemoved, "change_files": m.ChangeFiles,
+		"bytes_added": m.BytesAdded, "bytes_removed": m.BytesRemoved, "change_bytes": m.ChangeBytes,
+	}
+}
+
+// summaryOf says in words what a write did.
+func summaryOf(m delta.Metrics) string {
+	var parts []string
+	for _, c := range []struct {
+		n    int64
+		verb string
+	}{{m.RowsInserted, "inserted"}, {m.RowsUpdated, "updated"}, {m.RowsDeleted, "deleted"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d rows %s", c.n, c.verb))
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "no row counted")
+	}
+	return fmt.Sprintf("%s; %d files added, %d removed", strings.Join(parts, ", "), m.FilesAdded, m.FilesRemoved)
+}
+
+// openTable opens the table at a location.
+func (a *app) openTable(ctx context.Context, location string) (*delta.Table, error) {
+	store, err := a.open(location)
+	if err != nil {
+		return nil, err
+	}
+	o, err := a.deltaOptions()
+	if err != nil {
+		return nil, err
+	}
+	t, err := delta.Open(ctx, store, o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", location, err)
+	}
+	return t, nil
+}
+
+func (a *app) deltaOptions() (delta.Options, error) {
+	zone, err := a.flags.zone()
+	return delta.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version}, err
+}
+
+// rowInput is the --from of append and overwrite.
+type rowInput struct {
+	from   string
+	format oneOf
+}
+
+func (in *rowInput) flags(c *cobra.Command) {
+	in.format.values = []string{"parquet", "jsonl", "csv", "arrow"}
+	c.Flags().StringVar(&in.from, "from", "", "file with the rows, or - for standard input (required)")
+	c.Flags().Var(&in.format, "format", "form of the rows (default: by the file's name)")
+}
+
+// check refuses what can be refused before a table is opened.
+func (in *rowInput) check() error {
+	if in.from == "" {
+		return usage("MISSING_FLAG", "--from is missing")
+	}
+	if _, known := rowio.InputForm(in.from); !known && in.format.value == "" {
+		return usage("MISSING_FLAG", "--from %s: the name does not tell the form: add --format", in.from)
+	}
+	if in.from == "-" {
+		return nil
+	}
+	st, err := os.Stat(in.from)
+	if err != nil {
+		return fmt.Errorf("open input: %w", err)
+	}
+	if st.IsDir() {
+		return usage("INVALID_ARGUMENTS", "--from %s: a directory, not a file", in.from)
+	}
+	return nil
+}
+
+// rows reads the input against the table's schema.
+func (in *rowInput) rows(ctx context.Context, a *app, t *delta.Table) (iter.Seq2[arrow.RecordBatch, error], error) {
+	snap, err := t.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	zone, err := a.flags.zone()
+	if err != nil {
+		return nil, err
+	}
+	return rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: snap.Schema, Zone: zone}), nil
+}
+
+// counted shows progress while the rows of a write go by.
+func (a *app) counted(verb string, rows iter.Seq2[arrow.RecordBatch, error]) (iter.Seq2[arrow.RecordBatch, error], func()) {
+	p := a.startProgress(verb, 0, false)
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for b, err := range rows {
+			if err == nil {
+				p.done.Add(b.NumRows())
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}, p.Stop
+}

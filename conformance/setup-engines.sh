@@ -30,7 +30,7 @@ python3 -m venv "$dir/venv"
   "deltalake==$DELTALAKE" "pyarrow==$PYARROW" "pyspark==$PYSPARK" "pandas==$PANDAS"
 mkdir "$dir/jars"
 for artifact in "$DELTA_SPARK" "$DELTA_STORAGE"; do
-  mvn -q -B "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_PLUGIN:copy" \
+  mvn -q -B -Dstyle.color=never "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_PLUGIN:copy" \
     "-Dartifact=$artifact" "-DoutputDirectory=$dir/jars" </dev/null >&2
 done
 cp "$here/versions.env" "$dir/versions.stamp"

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"path"
 	"regexp"
 	"strings"
 )
@@ -13,9 +12,8 @@ import (
 // and interface methods.
 type declared map[string]bool
 
-// checkDocNames: what documentation names exists. In package comments these are
-// the links in brackets, [Open] or [schema.Type]; in Markdown files the code
-// spans `delta.Open` of our packages and the spans that name Go files.
+// checkDocNames: what package comments link to exists, [Open] or [schema.Type].
+// (The pages in Markdown are checked by internal/coverage.)
 func checkDocNames(r *Repo) []Finding {
 	byDir := map[string]declared{}    // by directory
 	byName := map[string][]declared{} // by package clause; several may share it
@@ -54,36 +52,10 @@ func checkDocNames(r *Repo) []Finding {
 			}
 		}
 	}
-	files := map[string]bool{}
-	for _, f := range r.Files {
-		files[f.Path] = true
-		files[path.Base(f.Path)] = true
-	}
-	for _, f := range r.Files {
-		if !strings.HasSuffix(f.Path, ".md") {
-			continue
-		}
-		for i, line := range strings.Split(string(f.Data), "\n") {
-			for _, m := range codeSpan.FindAllStringSubmatch(line, -1) {
-				span := m[1]
-				switch {
-				case goFile.MatchString(span) && !files[span]:
-					out = append(out, Finding{File: f.Path, Line: i + 1, Rule: "docnames", Msg: fmt.Sprintf("there is no file %s", span)})
-				case qualified.MatchString(span) && !known(span):
-					out = append(out, Finding{File: f.Path, Line: i + 1, Rule: "docnames", Msg: fmt.Sprintf("%s names nothing", span)})
-				}
-			}
-		}
-	}
 	return out
 }
 
-var (
-	docLink   = regexp.MustCompile(`\[\*?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\]`)
-	codeSpan  = regexp.MustCompile("`([^`]+)`")
-	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
-	qualified = regexp.MustCompile(`^[a-z]\w*\.[A-Z]\w*(\.[A-Z]\w*)?$`)
-)
+var docLink = regexp.MustCompile(`\[\*?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\]`)
 
 // add collects the declarations of one file.
 func (d declared) add(f *ast.File) {

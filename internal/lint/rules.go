@@ -337,13 +337,18 @@ func checkAliases(r *Repo) []Finding {
 
 // machinePath matches absolute paths of somebody's machine. It is put together
 // from parts so that this file does not match itself.
-var machinePath = regexp.MustCompile(`(^|[^\w.:/*-])/(` + strings.Join([]string{"work", "root", "home", "Users"}, "|") + `)/[\w.]`)
+var machinePath = regexp.MustCompile(`(^|[^\w.:/*-])/(` + strings.Join(machineRoots, "|") + `)/[\w.]`)
+
+var machineRoots = []string{"work", "root", "home", "Users"}
 
 func checkPaths(r *Repo) []Finding {
 	var out []Finding
 	for _, f := range r.Files {
 		if bytes.IndexByte(f.Data, 0) >= 0 {
 			continue // not text
+		}
+		if !slices.ContainsFunc(machineRoots, func(d string) bool { return bytes.Contains(f.Data, []byte("/"+d+"/")) }) {
+			continue // a quick look before the slow one
 		}
 		for i, line := range bytes.Split(f.Data, []byte("\n")) {
 			if m := machinePath.Find(line); m != nil {

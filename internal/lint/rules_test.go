@@ -54,9 +54,6 @@ func TestCheck_EachRule(t *testing.T) {
 		{"DocLinks", map[string]string{"cdf/doc.go": "// Package cdf has [T], [T.M], [T.F], [*T], [io.Reader] and [storage.Store.Head], but not [U], [T.X], [storage.Nix].\n" + strings.TrimPrefix(doc("cdf"), "// Package cdf does.\n"),
 			"cdf/a.go": "package cdf\ntype T struct{ F int }\nfunc (t *T) M() {}\n", "storage/doc.go": doc("storage"), "storage/a.go": "package storage\ntype Store interface { Head() }\n"},
 			[]string{"[U] names", "[T.X] names", "[storage.Nix] names"}},
-		{"MarkdownNames", map[string]string{"storage/doc.go": doc("storage"), "storage/a.go": "package storage\ntype Store interface { Head() }\n",
-			"A.md": "`storage.Store`, `storage.Store.Head`, `json.Nix`, `storage/a.go`, `a.go`, `storage.Nix`\n`storage/b.go`\n"},
-			[]string{"A.md:1: storage.Nix names nothing", "A.md:2: there is no file storage/b.go"}},
 		{"Names", map[string]string{"cdf/doc.go": doc("util")}, []string{"package name \"util\""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -24,6 +24,8 @@ type TableConfig struct {
 	Schema *schema.Struct
 	Props  Properties
 	bad    []badProperty
+	// features are the protocol's, by lower-case name.
+	features map[string]bool
 }
 
 // NewTableConfig validates a protocol with a metadata; the protocol comes first
@@ -38,7 +40,10 @@ func NewTableConfig(p *Protocol, m *Metadata) (*TableConfig, error) {
 	if m == nil {
 		return nil, &CorruptError{ErrorCode: "DELTA_STATE_RECOVER_ERROR", Reason: "the log has no metaData action"}
 	}
-	c := &TableConfig{Protocol: p, Metadata: m, Schema: &schema.Struct{}}
+	c := &TableConfig{Protocol: p, Metadata: m, Schema: &schema.Struct{}, features: map[string]bool{}}
+	for _, f := range p.Features() {
+		c.features[strings.ToLower(string(f))] = true
+	}
 	c.Props, c.bad = parseProperties(m.Configuration)
 	if err := c.Require(OpRead); err != nil {
 		return nil, err
@@ -72,7 +77,7 @@ func NewTableConfig(p *Protocol, m *Metadata) (*TableConfig, error) {
 }
 
 // Supports reports whether the protocol lists or implies f.
-func (c *TableConfig) Supports(f Feature) bool { return c.Protocol.Supports(f) }
+func (c *TableConfig) Supports(f Feature) bool { return c.features[strings.ToLower(string(f))] }
 
 // Mode is the column mapping in force: the property counts only when the protocol
 // supports the feature.

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-data/sluice/storage"
 )
 
 // TestConflict runs testdata/conflict: for each case a table with files a (p=1),
@@ -235,5 +239,99 @@ func TestConflict_TwoCreators(t *testing.T) {
 	var ce *ConflictError
 	if !errors.As(err, &ce) || ce.Kind != ProtocolChanged || ce.Rule != "C-12" {
 		t.Errorf("C-12 got %v", err)
+	}
+}
+
+// TestConflict_Serializable: random transactions begun at random versions and
+// committed one after the other. What a committed transaction read must be what it
+// would have read at its place in the order of commits: under Serializable all of
+// it, under WriteSerializable but for files that blind appends brought in between
+// (C-43, 3.3).
+func TestConflict_Serializable(t *testing.T) {
+	for _, level := range []IsolationLevel{Serializable, WriteSerializable} {
+		t.Run("C-43 C-23 C-24 C-25 C-26 "+string(level), rapid.MakeCheck(func(rt *rapid.T) {
+			ctx := context.Background()
+			clock := newTestClock()
+			l := Open(storage.NewMemory("m"), Options{Clock: clock.Now, Sleep: noSleep})
+			newTable(t, l, []string{"p"}, nil)
+			for i := range rapid.IntRange(3, 10).Draw(rt, "transactions") {
+				newest := mustLatest(t, l)
+				from, err := l.At(ctx, max(0, newest.Version-rapid.Int64Range(0, 3).Draw(rt, "behind")))
+				if err != nil {
+					t.Fatal(err)
+				}
+				tx := l.Begin(from)
+				whole := rapid.IntRange(0, 4).Draw(rt, "whole") == 0
+				read := map[string]bool{}
+				if whole {
+					tx.ReadWholeTable()
+				} else {
+					for _, p := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"1", "2", "3"}), 0, 2, rapid.ID[string]).Draw(rt, "partitions") {
+						read[p] = true
+						tx.ReadPartitions(func(v map[string]*string) bool { return v["p"] != nil && *v["p"] == p })
+					}
+				}
+				sees := func(s *Snapshot) (files []*Add) {
+					all, err := s.FileList(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, f := range all {
+						if whole || read[*f.PartitionValues["p"]] {
+							files = append(files, f)
+						}
+					}
+					return files
+				}
+				// A transaction removes only what it read, and reads what it removes.
+				for _, f := range sees(from) {
+					tx.ReadFiles(f)
+					if rapid.IntRange(0, 2).Draw(rt, "remove") == 0 {
+						tx.Remove(f.Remove(l.Now(), true))
+					}
+				}
+				if len(tx.Actions().Removes) == 0 || rapid.Bool().Draw(rt, "add") {
+					tx.Add(file(fmt.Sprintf("f%d", i), rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "into")))
+				}
+				r, err := tx.Commit(ctx, CommitOptions{Operation: "WRITE", Isolation: level})
+				if errors.Is(err, ErrConflict) {
+					if from.Version == newest.Version {
+						rt.Fatalf("a conflict without a winner: %v", err)
+					}
+					continue
+				}
+				if err != nil {
+					rt.Fatal(err)
+				}
+				before, err := l.At(ctx, r.Version-1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ignore := map[string]bool{}
+				if level == WriteSerializable {
+					for v := from.Version + 1; v < r.Version; v++ {
+						c, err := l.ReadCommit(ctx, v)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, a := range c.Adds {
+							ignore[a.Path] = *c.Info.IsBlindAppend
+						}
+					}
+				}
+				var had, has []string
+				for _, f := range sees(from) {
+					had = append(had, f.Path)
+				}
+				for _, f := range sees(before) {
+					if !ignore[f.Path] {
+						has = append(has, f.Path)
+					}
+				}
+				if !slices.Equal(had, has) {
+					rt.Fatalf("transaction %d at version %d read %q, in its place it would have read %q", i, r.Version, had, has)
+				}
+			}
+		}))
 	}
 }

@@ -1,0 +1,122 @@
+package deltalog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-data/sluice/storage"
+)
+
+// benchTable is a memory table of n files with two partition columns' worth of text
+// and statistics, in commits of 1000, without checkpoints.
+func benchTable(b *testing.B, n int) (*Log, *storage.Memory) {
+	b.Helper()
+	m := storage.NewMemory("bench")
+	l := Open(m, Options{NoCheckpoints: true})
+	newTable(b, l, []string{"p"}, nil)
+	stats := `{"numRecords":1000,"minValues":{"id":123456,"name":"aaaaaaaaaaaaaaaaaaaaaaaa"},"maxValues":{"id":999999,"name":"zzzzzzzzzzzzzzzzzzz"},"nullCount":{"id":0,"name":3}}`
+	for i := 0; i < n; i += 1000 {
+		a := &Actions{}
+		for j := range 1000 {
+			f := file(fmt.Sprintf("p=%d/part-%05d-6a92d155-a59b-4f2e-8ecb-d4b4ec7fd1f8-c000.snappy.parquet", j%10, i+j), fmt.Sprint(j%10))
+			f.Stats = stats
+			a.Adds = append(a.Adds, f)
+		}
+		data, err := encodeCommit(&commitInfoWire{Operation: "WRITE"}, a)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := m.Create(context.Background(), CommitKey(int64(i/1000+1)), data); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return l, m
+}
+
+// BenchmarkParseCommit decodes a commit of 1000 adds with statistics.
+func BenchmarkParseCommit(b *testing.B) {
+	_, m := benchTable(b, 1000)
+	data := readKey(b, m, CommitKey(1))
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseCommit(1, "x", data, time.Time{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSnapshot opens a table of 50,000 files and lists them, from commits and
+// from a checkpoint.
+func BenchmarkSnapshot(b *testing.B) {
+	ctx := context.Background()
+	l, _ := benchTable(b, 50_000)
+	open := func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s, err := l.Latest(ctx)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if files, err := s.FileList(ctx); err != nil || len(files) != 50_000 {
+				b.Fatal(len(files), err)
+			}
+		}
+	}
+	b.Run("commits", open)
+	s := mustLatest(b, l)
+	if err := l.WriteCheckpoint(ctx, s); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("checkpoint", open)
+	b.Run("checkpoint without files", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := l.Latest(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkWriteCheckpoint writes the checkpoint of a table of 50,000 files.
+func BenchmarkWriteCheckpoint(b *testing.B) {
+	ctx := context.Background()
+	l, m := benchTable(b, 50_000)
+	s := mustLatest(b, l)
+	if _, err := s.FileList(ctx); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := l.WriteCheckpoint(ctx, s); err != nil {
+			b.Fatal(err)
+		}
+		if err := m.Delete(ctx, CheckpointKey(s.Version)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCommit appends one file to a table of 50,000 whose snapshot is kept up by
+// Update.
+func BenchmarkCommit(b *testing.B) {
+	ctx := context.Background()
+	l, _ := benchTable(b, 50_000)
+	s := mustLatest(b, l)
+	if _, err := s.FileList(ctx); err != nil {
+		b.Fatal(err)
+	}
+	i := 0
+	for b.Loop() {
+		tx := l.Begin(s)
+		tx.Add(file(strings.Repeat("x", 20)+fmt.Sprint(i), "1"))
+		i++
+		mustCommit(b, tx, CommitOptions{})
+		var err error
+		if s, err = l.Update(ctx, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -190,6 +190,39 @@ func TestWriteFile_RoundTrip(t *testing.T) {
 	})
 }
 
+func TestWriteFile(t *testing.T) {
+	a, b := roaring64.BitmapOf(1<<33, 5, 7), roaring64.BitmapOf(9)
+	file, places, err := WriteFile([]*roaring64.Bitmap{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("W-653 first at offset 1, next at +4+size+4", func(t *testing.T) {
+		if *places[0].Offset != 1 || *places[1].Offset != 1+4+places[0].SizeInBytes+4 || file[0] != 1 {
+			t.Error(places)
+		}
+		if len(file) != int(*places[1].Offset+4+places[1].SizeInBytes+4) {
+			t.Error(len(file))
+		}
+	})
+	t.Run("W-654 cardinality, size and ascending buckets", func(t *testing.T) {
+		if places[0].Cardinality != 3 || int(places[0].SizeInBytes) != len(Encode(a)) {
+			t.Error(places[0])
+		}
+		data := file[5 : 5+places[0].SizeInBytes]
+		if binary.LittleEndian.Uint64(data[4:]) != 2 || binary.LittleEndian.Uint32(data[12:]) != 0 {
+			t.Errorf("%x", data)
+		}
+	})
+	t.Run("W-652 union with the old vector", func(t *testing.T) {
+		v := NewVector(a)
+		grown := v.Bitmap()
+		grown.Or(b)
+		if v.Cardinality() != 3 || NewVector(grown).Cardinality() != 4 {
+			t.Error("the old vector changed")
+		}
+	})
+}
+
 func TestDescriptor_ReadFrom(t *testing.T) {
 	bm := roaring64.BitmapOf(1, 2, 900, 1<<33)
 	file, places, err := WriteFile([]*roaring64.Bitmap{bm})

@@ -93,7 +93,11 @@ func TestFile_ReadConversions(t *testing.T) {
 		{&schema.Map{Key: schema.String, Value: schema.Long}, `[{"c":[{"key":"a","value":1}]}]`, &schema.Array{Elem: schema.String}, ""},
 	}
 	for _, c := range cases {
-		t.Run(fmt.Sprintf("%s as %s", c.from, c.to), func(t *testing.T) {
+		name := fmt.Sprintf("%s as %s", c.from, c.to)
+		if _, ok := c.to.(schema.Decimal); ok {
+			name = "R-408 " + name
+		}
+		t.Run(name, func(t *testing.T) {
 			f := openBytes(t, writeFile(t, one(c.from), WriterOptions{}, jsonBatch(t, one(c.from), c.json)))
 			got, err := readColumn(f, c.to)
 			var mismatch *TypeMismatchError

@@ -93,6 +93,9 @@ type Opened struct {
 	// OnPoisonFail: poison stops the flow by default (plain rows); other formats
 	// quarantine it.
 	OnPoisonFail bool
+	// OpColumn is the column of plain rows that holds the operation, where it is
+	// known before reading; it is no data column.
+	OpColumn string
 }
 
 // Open makes the source and its decoders. Without a format the first records
@@ -131,6 +134,9 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 		}
 	}
 	out.OnPoisonFail = out.Format == Rows
+	if name := rest["op_column"]; out.Format == Rows && name != "none" {
+		out.OpColumn = name
+	}
 	if out.NewDecoder, err = s.decoder(out.Format, rest); err != nil {
 		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
 	}

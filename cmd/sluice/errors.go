@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
 	"github.com/sluice-data/sluice/apply/source/files"
+	"github.com/sluice-data/sluice/cdf"
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/dv"
 	"github.com/sluice-data/sluice/internal/expr"
@@ -140,6 +141,10 @@ func describeError(err error) failure {
 	var layout *datafile.LayoutError
 	if errors.As(err, &constraint) || errors.As(err, &layout) {
 		f.exit = exitRefused
+	}
+	var feed *cdf.Error
+	if errors.As(err, &feed) && errors.Is(err, deltalog.ErrInvalid) {
+		f.exit = exitUsage // a range that is none
 	}
 	f.ofExpressions(err)
 	f.ofSources(err)

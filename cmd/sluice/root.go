@@ -82,9 +82,9 @@ func newRoot(a *app) *cobra.Command {
 
 	for _, c := range []*cobra.Command{
 		newApplyCommand(a),
-		newCatCommand(a), newLogCommand(a), newInspectCommand(a),
+		newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a),
 		newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a), newDeleteCommand(a), newUpdateCommand(a), newCheckpointCommand(a),
-		newCompletionCommand(a), newVersionCommand(a),
+		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a),
 	} {
 		if c.Args == nil {
 			c.Args = cobra.NoArgs

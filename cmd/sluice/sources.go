@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/source/rows"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -31,10 +34,12 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}
+	f.nameOperation(&spec)
 	opened, err := source.Open(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
+	f.withoutOperation(opened)
 	if opened.Explain != "" {
 		a.logger().Info("format detected", "format", string(opened.Format), "why", opened.Explain)
 	}
@@ -43,6 +48,32 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 		in.onPoison = apply.PoisonFail
 	}
 	return in, nil
+}
+
+// nameOperation: the operation column of plain rows never lands in the table. A
+// user who excludes it by name, as cdc-formats F16 does, thereby says which one it
+// is; standard input has no sample to tell.
+func (f *applyFlags) nameOperation(spec *source.Spec) {
+	if spec.Format != source.Rows || spec.NoOp || spec.Options["op_column"] != "" {
+		return
+	}
+	if i := slices.IndexFunc(f.exceptColumns.values, rows.IsOpName); i >= 0 {
+		spec.Options = maps.Clone(spec.Options)
+		if spec.Options == nil {
+			spec.Options = map[string]string{}
+		}
+		spec.Options["op_column"] = f.exceptColumns.values[i]
+	}
+}
+
+// withoutOperation takes columns that plain rows have and the engine never sees
+// out of --except-columns.
+func (f *applyFlags) withoutOperation(in *source.Opened) {
+	if in.Format == source.Rows {
+		f.exceptColumns.values = slices.DeleteFunc(slices.Clone(f.exceptColumns.values), func(name string) bool {
+			return name == in.OpColumn || name == rows.RescuedName
+		})
+	}
 }
 
 // totalSize is how many bytes the files hold, for progress; 0 when that is not known.

@@ -100,7 +100,7 @@ func (d *Decoder) textColumns(t *table, rows arrow.RecordBatch, extra int) error
 	var names []string
 	var nodes []*wire.Node
 	for c, f := range rows.Schema().Fields() {
-		if c == extra || f.Name == rescuedName || d.isOp(rows, c) {
+		if c == extra || f.Name == RescuedName || d.isOp(rows, c) {
 			continue
 		}
 		names = append(names, f.Name)
@@ -175,9 +175,9 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 			opCol = rows.Column(c)
 			continue
 		}
-		if f.Name == rescuedName {
+		if f.Name == RescuedName {
 			if rows.Column(c).NullN() < n {
-				d.warn("column %s of an upstream loader holds values; it is left out", rescuedName)
+				d.warn("column %s of an upstream loader holds values; it is left out", RescuedName)
 			}
 			continue
 		}

@@ -435,9 +435,9 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 		}
 		c := t.Lookup(name, i)
 		if c < 0 {
-			if string(name) == rescuedName {
+			if string(name) == RescuedName {
 				if fields[i].Val.Kind > wire.Null {
-					d.warn("column %s of an upstream loader holds values; it is left out", rescuedName)
+					d.warn("column %s of an upstream loader holds values; it is left out", RescuedName)
 				}
 				continue
 			}

@@ -38,5 +38,5 @@ func IsOpName(name string) bool {
 	return false
 }
 
-// rescuedName is the column in which upstream loaders keep what they could not read.
-const rescuedName = "_rescued_data"
+// RescuedName is the column in which upstream loaders keep what they could not read.
+const RescuedName = "_rescued_data"

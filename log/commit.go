@@ -68,7 +68,7 @@ type committer struct {
 	config, after *TableConfig
 	// txns are the application versions that winners recorded.
 	txns map[string]int64
-	// lastICT is the in-commit timestamp of the version before ours, 0 if unknown.
+	// version is the one that is tried next.
 	version  int64
 	attempts int
 	winners  int
@@ -77,6 +77,10 @@ type committer struct {
 // prepare validates everything that can be known before the first attempt.
 func (t *Transaction) prepare(opts CommitOptions) (c *committer, done bool, err error) {
 	c = &committer{t: t, log: t.log, opts: opts, txns: map[string]int64{}}
+	if t.used {
+		return c, false, invalid("DELTA_INVALID_COMMIT", "", "the transaction was committed before")
+	}
+	t.used = true
 	if t.snap != nil {
 		c.version, c.config = t.snap.Version+1, t.snap.TableConfig
 		if err := c.config.Require(OpWrite); err != nil {
@@ -229,6 +233,11 @@ func passing(err error) bool {
 // afterLoss reads the winners since the last try, checks them and moves on to the
 // version after them. won is true when one of them turns out to be this commit.
 func (c *committer) afterLoss(ctx context.Context) (won bool, err error) {
+	// Wait before the winners are read, not after: the next try follows at once on
+	// what was read, or it would be stale among busy writers.
+	if err := c.log.opts.Sleep(ctx, c.backoff(c.attempts)); err != nil {
+		return false, err
+	}
 	winners, err := c.readWinners(ctx)
 	if err != nil {
 		return false, err
@@ -289,7 +298,7 @@ func (c *committer) afterLoss(ctx context.Context) (won bool, err error) {
 		}
 	}
 	c.version = last.Version + 1
-	return false, c.log.opts.Sleep(ctx, c.backoff(c.attempts))
+	return false, nil
 }
 
 // readWinners reads the commits from c.version to the newest; there is at least one.

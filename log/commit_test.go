@@ -74,6 +74,14 @@ func TestTransaction_Commit(t *testing.T) {
 		_, err := tx.Commit(ctx, CommitOptions{Operation: "W"})
 		wantError(t, err, ErrInvalid, "DELTA_DUPLICATE_ACTIONS_FOUND")
 	})
+	t.Run("a transaction is committed once", func(t *testing.T) {
+		l, _ := testLog(t)
+		tx := l.Begin(newTable(t, l, nil, nil))
+		tx.Add(file("a"))
+		mustCommit(t, tx, CommitOptions{})
+		_, err := tx.Commit(ctx, CommitOptions{Operation: "WRITE"})
+		wantError(t, err, ErrInvalid, "DELTA_INVALID_COMMIT")
+	})
 	t.Run("W-907 nothing to commit", func(t *testing.T) {
 		l, _ := testLog(t)
 		_, err := l.Begin(newTable(t, l, nil, nil)).Commit(ctx, CommitOptions{Operation: "WRITE"})

@@ -22,7 +22,7 @@
 //  6. Corrupt input is an error naming file and line; it is never skipped.
 //
 // Entry points: [Open], [Log.Latest], [Log.At], [Log.AtTime], [Log.Begin],
-// [Transaction.Commit], [Log.Commits], [Log.History], [Log.WriteCheckpoint].
+// [Transaction.Commit], [Log.Commits], [Snapshot.History], [Log.WriteCheckpoint].
 //
 // The package must not import datafile, cdf, delta, merge or apply. Durable order
 // of data files before the commit is the caller's duty (W-127).

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-data/sluice/storage"
+	"github.com/sluice-data/sluice/storage/faultstore"
 )
 
 func TestParseLogName(t *testing.T) {
@@ -201,6 +202,18 @@ func TestLog_Segments(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), CheckpointKey(4)) {
 				t.Errorf("the file is not named: %v", err)
 			}
+		}
+	})
+	t.Run("R-104 the log is cleaned while it is read", func(t *testing.T) {
+		l, m := testLog(t)
+		rawTable(t, m, 4)
+		f := faultstore.New(m, faultstore.Rule{Match: faultstore.On(faultstore.Open, CommitKey(1)), Mode: faultstore.Observe, Hook: func(context.Context, faultstore.Call) error {
+			checkpointAt(t, l, 2)
+			remove(t, m, CommitKey(0), CommitKey(1))
+			return nil
+		}})
+		if s := mustLatest(t, Open(f, l.opts)); s.Version != 3 || s.CheckpointVersion() != 2 {
+			t.Errorf("version %d from %d", s.Version, s.CheckpointVersion())
 		}
 	})
 	t.Run("R-102 other files in the log are ignored", func(t *testing.T) {

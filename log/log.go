@@ -130,6 +130,18 @@ var errUnusable = errors.New("unusable checkpoint")
 // load makes the snapshot of a version: from the hint when it helps, else from a
 // whole listing, newest usable checkpoint first.
 func (l *Log) load(ctx context.Context, version int64) (*Snapshot, error) {
+	s, err := l.loadOnce(ctx, version)
+	if errors.Is(err, errVanished) {
+		// Another process cleaned the log between listing and reading: list again.
+		s, err = l.loadOnce(ctx, version)
+	}
+	return s, err
+}
+
+// errVanished marks a commit that was listed and is gone.
+var errVanished = errors.New("file vanished")
+
+func (l *Log) loadOnce(ctx context.Context, version int64) (*Snapshot, error) {
 	if from := l.readHint(ctx); from > 0 && from <= version {
 		files, err := l.list(ctx, from)
 		if err != nil {
@@ -199,7 +211,7 @@ func (l *Log) ReadCommit(ctx context.Context, version int64) (*Commit, error) {
 func (l *Log) readCommitFile(ctx context.Context, f logFile) (*Commit, error) {
 	data, err := storage.ReadAll(ctx, l.store, f.key)
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil, &CorruptError{ErrorCode: "DELTA_VERSIONS_NOT_CONTIGUOUS", File: f.key, Reason: "the commit vanished while the log was read", Cause: err}
+		return nil, &CorruptError{ErrorCode: "DELTA_VERSIONS_NOT_CONTIGUOUS", File: f.key, Reason: "the commit vanished while the log was read", Cause: errors.Join(errVanished, err)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.key, err)

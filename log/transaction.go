@@ -27,6 +27,7 @@ type Transaction struct {
 	readApps   map[string]bool
 
 	actions Actions
+	used    bool
 }
 
 // Begin starts a transaction on s; s is nil to create the table (version 0).

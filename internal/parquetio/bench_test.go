@@ -96,3 +96,64 @@ func BenchmarkFile_Read(b *testing.B) {
 		b.Run(fmt.Sprintf("one row in %d", step), func(b *testing.B) { read(b, orders, ReadOptions{Rows: rows}) })
 	}
 }
+
+// adds has the shape of a checkpoint's rows.
+var adds = &schema.Struct{Fields: []schema.Field{
+	{Name: "txn", Nullable: true, Type: &schema.Struct{Fields: []schema.Field{{Name: "appId", Type: schema.String, Nullable: true}, {Name: "version", Type: schema.Long, Nullable: true}}}},
+	{Name: "add", Nullable: true, Type: &schema.Struct{Fields: []schema.Field{
+		{Name: "path", Type: schema.String, Nullable: true}, {Name: "size", Type: schema.Long, Nullable: true},
+		{Name: "partitionValues", Nullable: true, Type: &schema.Map{Key: schema.String, Value: schema.String, ValueContainsNull: true}},
+		{Name: "stats", Type: schema.String, Nullable: true},
+	}}},
+}}
+
+func addsBatch(n int) arrow.RecordBatch {
+	as, _ := schema.ArrowSchema(adds)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, as)
+	for i := range n {
+		b.Field(0).AppendNull()
+		add := b.Field(1).(*array.StructBuilder)
+		add.Append(true)
+		add.FieldBuilder(0).(*array.StringBuilder).Append(fmt.Sprintf("p=%d/part-00000-%08x-c000.snappy.parquet", i%9, i*7919))
+		add.FieldBuilder(1).(*array.Int64Builder).Append(int64(i))
+		pv := add.FieldBuilder(2).(*array.MapBuilder)
+		pv.Append(true)
+		pv.KeyBuilder().(*array.StringBuilder).Append("p")
+		pv.ItemBuilder().(*array.StringBuilder).Append(fmt.Sprint(i % 9))
+		add.FieldBuilder(3).(*array.StringBuilder).Append(fmt.Sprintf(`{"numRecords":%d,"minValues":{"id":%d},"maxValues":{"id":%d},"nullCount":{"id":0}}`, i, i, i+9))
+	}
+	return b.NewRecordBatch()
+}
+
+func BenchmarkNested(b *testing.B) {
+	const rows = 100_000
+	batch := addsBatch(rows)
+	b.Run("write", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w, err := NewWriter(io.Discard, adds, WriterOptions{AllOptional: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := w.Write(batch); err != nil {
+				b.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		rowsPerSecond(b, rows)
+	})
+	data := writeFile(b, adds, WriterOptions{AllOptional: true}, batch)
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, err := range openBytes(b, data).Read(context.Background(), adds, ReadOptions{}) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		rowsPerSecond(b, rows)
+	})
+}

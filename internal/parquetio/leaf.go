@@ -30,6 +30,7 @@ type leafReader struct {
 	next, end int64 // byte position of the next page header, end of the chunk
 	win       []byte
 	winOff    int64
+	pageSize  int32 // of the page jumped to, header included: read it in one go
 
 	dict        *values
 	index       []pageLocation
@@ -250,7 +251,7 @@ func (r *leafReader) jump(target int64) (bool, error) {
 			}
 		}
 	}
-	r.next, r.row = loc.offset, loc.firstRow
+	r.next, r.row, r.pageSize = loc.offset, loc.firstRow, loc.size
 	r.page = page{rowAligned: true}
 	return true, nil
 }
@@ -293,7 +294,7 @@ func (r *leafReader) window(off int64, n int) ([]byte, error) {
 		if !r.sparse {
 			size = max(size, readAhead)
 		} else {
-			size = max(size, 8<<10)
+			size = max(size, int64(r.pageSize), 8<<10)
 		}
 		size = min(size, r.end-off)
 		if int64(cap(r.win)) < size {

@@ -207,9 +207,16 @@ func (a *app) finishApply(f *applyFlags, r apply.Result, err error) error {
 
 func committedText(r apply.Result) string {
 	if len(r.Targets) > 1 {
-		return fmt.Sprintf("committed before that: %d batches", r.Batches)
+		return fmt.Sprintf("committed before that: %s", plural(r.Batches, "batch", "batches"))
 	}
-	return fmt.Sprintf("committed before that: %d batches, %s is at version %d", r.Batches, r.Target, r.Version)
+	return fmt.Sprintf("committed before that: %s, %s is at version %d", plural(r.Batches, "batch", "batches"), r.Target, r.Version)
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func applySummary(r apply.Result, dryRun bool) string {
@@ -218,8 +225,13 @@ func applySummary(r apply.Result, dryRun bool) string {
 		b.WriteString("dry run, nothing was written\n")
 	}
 	one := func(target string, version, batches int64, e apply.Events, rows apply.Rows) {
-		fmt.Fprintf(&b, "%s: version %d, %d batches; %d events: %d applied, %d stale, %d duplicate, %d poison; rows: %d inserted, %d updated, %d deleted\n",
-			target, version, batches, e.Read, e.Applied, e.Stale, e.Duplicate, e.Poison, rows.Inserted, rows.Updated, rows.Deleted)
+		if e.Read == 0 && batches == 0 {
+			fmt.Fprintf(&b, "%s: nothing new, version %d stands\n", target, version)
+			return
+		}
+		fmt.Fprintf(&b, "%s: version %d, %s; %s: %d applied, %d stale, %d duplicate, %d poison; rows: %d inserted, %d updated, %d deleted\n",
+			target, version, plural(batches, "batch", "batches"), plural(e.Read, "event", "events"), e.Applied, e.Stale, e.Duplicate, e.Poison,
+			rows.Inserted, rows.Updated, rows.Deleted)
 	}
 	if len(r.Targets) == 0 {
 		one(r.Target, r.Version, r.Batches, r.Events, r.Rows)

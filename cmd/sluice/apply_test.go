@@ -212,3 +212,30 @@ func TestDemo_ShowsEverything(t *testing.T) {
 	sameRows(t, "customers", must(t, dir, "cat", "shop/customers"), string(want))
 	refused(t, sluice(t, dir, "demo", "shop"), exitRefused, "DIRECTORY_NOT_EMPTY")
 }
+
+func TestApply_StateAndQuarantineElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	writeEvents(t, dir, demodata.SnapshotLines)
+	bad := "{\"topic\":\"shop.public.orders\",\"partition\":0,\"offset\":9999,\"key\":{\"id\":1},\"value\":{\"op\":\"z\",\"source\":{\"connector\":\"postgresql\",\"schema\":\"public\",\"table\":\"orders\",\"db\":\"shop\"}}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "bad.jsonl"), []byte(bad), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"apply", "--into", "out/{table}", "--from", "events.jsonl", "--state", "elsewhere", "--quarantine", "poison"}
+	must(t, dir, args...)
+	r := sluice(t, dir, append(args, "--from", "bad.jsonl")...)
+	if r.code != exitOK || !strings.Contains(r.stderr, "warning: 1 events could not be applied") {
+		t.Errorf("exit %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	for _, table := range demodata.Tables() {
+		if _, err := os.Stat(filepath.Join(dir, "elsewhere", table, "state", "_delta_log")); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "out", table, "_apply", "state")); err == nil {
+			t.Errorf("%s: state also in the target", table)
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "poison", "orders", "*")); err != nil || len(files) == 0 {
+		t.Errorf("nothing in quarantine: %v, %v", files, err)
+	}
+	refused(t, sluice(t, dir, "apply", "--into", "out/orders", "--from", "events.jsonl", "--table", "orders"), exitRefused, apply.CodeStatePathMismatch)
+}

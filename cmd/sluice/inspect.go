@@ -242,7 +242,7 @@ func (r *tableReport) text() string {
 		if i > 0 {
 			name = ""
 		}
-		line(name, "%s = %s", k, r.Properties[k])
+		line(name, "%s = %s", k, short(r.Properties[k]))
 	}
 	rows := "unknown rows"
 	if r.Rows != nil {
@@ -270,3 +270,11 @@ func (r *tableReport) text() string {
 
 // orEmpty makes a nil list print as [].
 func orEmpty(list []string) []string { return append([]string{}, list...) }
+
+// short cuts a property value for the eye; -o json has it whole.
+func short(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:79]) + "…"
+	}
+	return s
+}

@@ -97,7 +97,7 @@ func (a *app) targets(into, table string) (apply.Targets, error) {
 	if out.Root, err = a.open(t.root); err != nil {
 		return out, err
 	}
-	out.Route = t.dir
+	out.Name, out.Route = open.Base(t.root), t.dir
 	out.Open = func(dir string) (storage.Store, error) { return a.open(open.Join(t.root, dir)) }
 	return out, nil
 }

@@ -53,13 +53,13 @@ func summaryOf(m delta.Metrics) string {
 		verb string
 	}{{m.RowsInserted, "inserted"}, {m.RowsUpdated, "updated"}, {m.RowsDeleted, "deleted"}} {
 		if c.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d rows %s", c.n, c.verb))
+			parts = append(parts, plural(c.n, "row ", "rows ")+c.verb)
 		}
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "no row counted")
 	}
-	return fmt.Sprintf("%s; %d files added, %d removed", strings.Join(parts, ", "), m.FilesAdded, m.FilesRemoved)
+	return fmt.Sprintf("%s; %s added, %d removed", strings.Join(parts, ", "), plural(m.FilesAdded, "file", "files"), m.FilesRemoved)
 }
 
 // openTable opens the table at a location.

@@ -89,6 +89,8 @@ func (e *Error) Error() string {
 // Where is the place of the fault in the input.
 func (e *Error) Where() string {
 	switch {
+	case e.Line > 0 && strings.ContainsRune(e.File, ' '):
+		return fmt.Sprintf("%s line %d", e.File, e.Line)
 	case e.Line > 0 && e.File != "":
 		return fmt.Sprintf("%s:%d", e.File, e.Line)
 	case e.Line > 0:

@@ -51,7 +51,9 @@ func (o ReadOptions) withDefaults() ReadOptions {
 // (text forms and Arrow). Errors of the file itself are those of package os.
 func ReadPath(ctx context.Context, path string, form Form, stdin io.Reader, o ReadOptions) iter.Seq2[arrow.RecordBatch, error] {
 	if o.File == "" {
-		o.File = path
+		if o.File = path; path == "-" {
+			o.File = "standard input"
+		}
 	}
 	if form == "" {
 		var ok bool

@@ -56,6 +56,7 @@ var layers = []layer{
 	{pkg: "conformance/engines", tier: 102, test: true},
 	{pkg: "internal/model", tier: 100, test: true},
 	{pkg: "internal/testenv", tier: 100, test: true},
+	{pkg: "internal/corpora", tier: 103, test: true},
 	{pkg: "internal/testtable", tier: 101, test: true},
 	{pkg: "internal/testreport", tier: 100, test: true},
 }

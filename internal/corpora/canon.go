@@ -1,4 +1,4 @@
-package source_test
+package corpora
 
 import (
 	"encoding/base64"
@@ -17,7 +17,8 @@ import (
 // Values of the database (as corpora print them) and of decoded columns meet in
 // one canonical text per database type.
 
-type corpus struct {
+// Corpus is a corpus.json.
+type Corpus struct {
 	Name      string            `json:"name"`
 	Schemas   bool              `json:"schemas"`
 	Unwrapped bool              `json:"unwrapped"`

@@ -1,4 +1,4 @@
-package source_test
+package corpora
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ type fieldState struct {
 	seq []any
 }
 
-// change is one decoded row in plain Go.
-type change struct {
+// Change is one decoded row in plain Go.
+type Change struct {
 	op          event.Op
 	table       string
 	key         string
@@ -40,7 +40,7 @@ type (
 	day int32
 )
 
-func goValue(a arrow.Array, i int) any {
+func Value(a arrow.Array, i int) any {
 	if a.IsNull(i) {
 		return nil
 	}
@@ -78,20 +78,20 @@ func goValue(a arrow.Array, i int) any {
 		from, to := a.ValueOffsets(i)
 		out := []any{}
 		for k := from; k < to; k++ {
-			out = append(out, goValue(a.ListValues(), int(k)))
+			out = append(out, Value(a.ListValues(), int(k)))
 		}
 		return out
 	case *array.Map:
 		from, to := a.ValueOffsets(i)
 		out := map[string]any{}
 		for k := from; k < to; k++ {
-			out[fmt.Sprint(goValue(a.Keys(), int(k)))] = goValue(a.Items(), int(k))
+			out[fmt.Sprint(Value(a.Keys(), int(k)))] = Value(a.Items(), int(k))
 		}
 		return out
 	case *array.Struct:
 		out := map[string]any{}
 		for f := range a.NumField() {
-			out[a.DataType().(*arrow.StructType).Field(f).Name] = goValue(a.Field(f), i)
+			out[a.DataType().(*arrow.StructType).Field(f).Name] = Value(a.Field(f), i)
 		}
 		return out
 	}
@@ -105,7 +105,7 @@ func seqOf(b *event.Batch, i int) []any {
 	}
 	var out []any
 	for f := range st.NumField() {
-		out = append(out, goValue(st.Field(f), i))
+		out = append(out, Value(st.Field(f), i))
 	}
 	return out
 }
@@ -113,16 +113,16 @@ func seqOf(b *event.Batch, i int) []any {
 func keyOf(names []string, rows arrow.RecordBatch, i int) string {
 	var parts []string
 	for _, n := range names {
-		parts = append(parts, fmt.Sprintf("%v", goValue(rows.Column(rows.Schema().FieldIndices(n)[0]), i)))
+		parts = append(parts, fmt.Sprintf("%v", Value(rows.Column(rows.Schema().FieldIndices(n)[0]), i)))
 	}
 	return strings.Join(parts, "|")
 }
 
-// changes lists the rows of a batch.
-func changes(b *event.Batch) []change {
-	var out []change
+// Changes lists the rows of a batch.
+func Changes(b *event.Batch) []Change {
+	var out []Change
 	for i := range int(b.Rows.NumRows()) {
-		c := change{op: b.Ops[i], table: b.Table.Name, seq: seqOf(b, i), vals: map[string]any{}}
+		c := Change{op: b.Ops[i], table: b.Table.Name, seq: seqOf(b, i), vals: map[string]any{}}
 		if c.op != event.Truncate {
 			c.key = keyOf(b.Keys, b.Rows, i)
 		}
@@ -133,7 +133,7 @@ func changes(b *event.Batch) []change {
 				}
 				continue
 			}
-			c.vals[col.Name] = goValue(b.Rows.Column(f), i)
+			c.vals[col.Name] = Value(b.Rows.Column(f), i)
 		}
 		if b.OldKeys != nil && b.OldKeys.Column(0).IsValid(i) {
 			c.oldKey = keyOf(b.Keys, b.OldKeys, i)
@@ -179,14 +179,14 @@ type register struct {
 	fields    map[string]fieldState
 }
 
-// folded is the state of one table.
-type folded struct {
+// Folded is the state of one table.
+type Folded struct {
 	rows     map[string]*register
 	departed map[string]map[string]any
 	floor    []any // of truncates
 }
 
-func (f *folded) reg(key string) *register {
+func (f *Folded) reg(key string) *register {
 	r := f.rows[key]
 	if r == nil {
 		r = &register{fields: map[string]fieldState{}, floor: f.floor}
@@ -218,13 +218,13 @@ func (r *register) image() map[string]any {
 	return out
 }
 
-// fold takes changes of any tables in any order.
-func fold(in []change) map[string]*folded {
-	out := map[string]*folded{}
+// Fold takes changes of any tables in any order.
+func Fold(in []Change) map[string]*Folded {
+	out := map[string]*Folded{}
 	for _, c := range in {
 		f := out[c.table]
 		if f == nil {
-			f = &folded{rows: map[string]*register{}, departed: map[string]map[string]any{}}
+			f = &Folded{rows: map[string]*register{}, departed: map[string]map[string]any{}}
 			out[c.table] = f
 		}
 		switch c.op {
@@ -266,8 +266,8 @@ func fold(in []change) map[string]*folded {
 	return out
 }
 
-// rows are the visible images.
-func (f *folded) images() []map[string]any {
+// Images are the visible rows.
+func (f *Folded) Images() []map[string]any {
 	var out []map[string]any
 	if f == nil {
 		return nil

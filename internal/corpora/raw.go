@@ -1,4 +1,4 @@
-package source_test
+package corpora
 
 import (
 	"bufio"
@@ -40,8 +40,8 @@ func openPlain(t *testing.T, path string) io.Reader {
 	return f
 }
 
-// rawFold folds the raw JSON of one table's events in stream order, by key.
-func rawFold(t *testing.T, path, table string) []map[string]any {
+// RawFold folds the raw JSON of one table's events in stream order, by key.
+func RawFold(t *testing.T, path, table string) []map[string]any {
 	t.Helper()
 	rows := map[string]map[string]any{}
 	sc := bufio.NewScanner(openPlain(t, path))

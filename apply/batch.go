@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/merge"
 )
 
@@ -144,7 +145,7 @@ func (a *attempt) decide(ctx context.Context) error {
 		if events, o, err = plans[i].intake(a.shape, b, keep, events); err != nil {
 			return err
 		}
-		o.epoch = t.state.epochOf(a.shape.authored(o))
+		o.epoch = t.state.epochOf(a.shape.authored(plans[i], o))
 		for _, e := range events[from:] {
 			if e.op != event.Truncate {
 				span.Add(o.keys, e.at.row)
@@ -173,18 +174,21 @@ func (a *attempt) decide(ctx context.Context) error {
 // makeShape fits the plans to the table and to what the state holds of its flows.
 func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 	t := a.t
-	a.def = plans[0].def(t.flow)
+	var table *schema.Struct
+	if t.snap != nil {
+		table = t.snap.Schema
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
-		if err := checkDef(t.state.flows[name], a.def); err != nil {
+		if err := checkDef(t.state.flows[name], plans[0].def(t.flow, table)); err != nil {
 			return err
 		}
 	}
-	if t.snap == nil {
-		a.shape, err = newShape(nil, plans, rescued)
+	if a.shape, err = newShape(table, plans, rescued, t.run.zone()); err != nil {
 		return err
 	}
-	if a.shape, err = newShape(t.snap.Schema, plans, rescued); err != nil {
-		return err
+	a.def = plans[0].def(t.flow, a.shape.schema)
+	if t.snap == nil {
+		return nil
 	}
 	if err := t.physicalFor(a.shape); err != nil {
 		return err

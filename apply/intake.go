@@ -49,13 +49,20 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 	}
 	keys := make([]arrow.Array, len(p.keys))
 	for i, k := range p.keys {
-		keys[i] = normalised(b.Rows.Column(k))
+		a, err := s.convert[p][k].apply(p.source.Fields[k], b.Rows.Column(k))
+		if err != nil {
+			return nil, nil, err
+		}
+		keys[i] = normalised(a)
 	}
-	other, err := p.otherKeys(b)
+	other, err := p.otherKeys(s, b)
 	if err != nil {
 		return nil, nil, err
 	}
-	o := s.origin(p, b, keys, rescuedArray(b, n))
+	o, err := s.origin(p, b, keys, rescuedArray(b, n))
+	if err != nil {
+		return nil, nil, err
+	}
 	var buf []byte
 	for r := range n {
 		if !keep(r) {
@@ -98,7 +105,7 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 // otherKeys are the key columns of the other side of key changes, per row: old
 // keys of upserts, new keys of deletes. Nil if the batch has none, or if the flow
 // matches on other columns than the format's key.
-func (p *plan) otherKeys(b *event.Batch) ([]arrow.Array, error) {
+func (p *plan) otherKeys(s *shape, b *event.Batch) ([]arrow.Array, error) {
 	if b.OldKeys == nil && b.NewKeys == nil || len(p.keys) != len(b.Keys) {
 		return nil, nil
 	}
@@ -124,6 +131,9 @@ func (p *plan) otherKeys(b *event.Batch) ([]arrow.Array, error) {
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read key change of %s: %w", tableText(b.Table), err)
+		}
+		if a, err = s.convert[p][k].apply(p.source.Fields[k], a); err != nil {
+			return nil, err
 		}
 		out[i] = normalised(a)
 	}

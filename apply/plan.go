@@ -257,11 +257,18 @@ func bind(what, text string, s *schema.Struct, zone expr.Options) (*expr.Bound, 
 }
 
 // def is what the flow fixes at its first commit.
-func (p *plan) def(name string) flowDef {
+// Key types are the target's where it can hold every key of the source.
+func (p *plan) def(name string, table *schema.Struct) flowDef {
 	d := flowDef{Name: name, Sequence: typeName(p.seqType), StoredAs: "1"}
 	for _, k := range p.keys {
 		c := p.source.Fields[k]
-		d.Keys = append(d.Keys, typedKey{c.Name, typeName(c.Type)})
+		t := c.Type
+		if table != nil {
+			if at := table.Index(c.Name); at >= 0 && widens(t, table.Fields[at].Type) {
+				t = table.Fields[at].Type
+			}
+		}
+		d.Keys = append(d.Keys, typedKey{c.Name, typeName(t)})
 	}
 	for _, i := range p.selected {
 		d.Columns = append(d.Columns, p.source.Fields[i].Name)

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/expr"
 	"github.com/sluice-data/sluice/internal/keycode"
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -29,12 +30,17 @@ type shape struct {
 	seqType  schema.Type
 	code     *keycode.Encoder // of sequences
 	grown    bool             // schema has columns that the table does not have yet
+	// convert are the columns of a plan's source that come in a narrower type.
+	convert map[*plan]map[int]*conversion
+	// later are columns of a plan's source whose type is not known yet; they join
+	// when it is, and count as authored until then.
+	later map[*plan][]string
 }
 
 // newShape grows the table's schema (nil: a table to be created) by the columns
 // that the plans select. A changed type is CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE.
-func newShape(table *schema.Struct, plans []*plan, rescued bool) (*shape, error) {
-	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType)}
+func newShape(table *schema.Struct, plans []*plan, rescued bool, zone expr.Options) (*shape, error) {
+	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType), convert: map[*plan]map[int]*conversion{}, later: map[*plan][]string{}}
 	if table != nil {
 		s.schema.Fields = slices.Clone(table.Fields)
 	}
@@ -42,12 +48,28 @@ func newShape(table *schema.Struct, plans []*plan, rescued bool) (*shape, error)
 		for _, i := range p.selected {
 			c := p.source.Fields[i]
 			at := s.schema.Index(c.Name)
+			if at < 0 && c.Type == schema.Void {
+				s.later[p] = append(s.later[p], c.Name)
+				continue
+			}
 			if at < 0 {
 				s.schema.Fields = append(s.schema.Fields, schema.Field{Name: c.Name, Type: nullable(c.Type), Nullable: true})
 				s.grown = true
 				continue
 			}
-			if have := s.schema.Fields[at].Type; !schema.EqualIgnoringNullability(plainType(have), plainType(c.Type)) {
+			have := s.schema.Fields[at].Type
+			if c.Type == schema.Void && have != schema.Void || table != nil && table.Index(c.Name) >= 0 && widens(c.Type, have) {
+				cv, err := newConversion(c, have, zone)
+				if err != nil {
+					return nil, err
+				}
+				if s.convert[p] == nil {
+					s.convert[p] = map[int]*conversion{}
+				}
+				s.convert[p][i] = cv
+				continue
+			}
+			if !schema.EqualIgnoringNullability(plainType(have), plainType(c.Type)) {
 				code := CodeIncompatibleType
 				if slices.Contains(p.keys, i) {
 					code = CodeKeySchemaDrift
@@ -136,7 +158,7 @@ func plainType(t schema.Type) schema.Type {
 }
 
 // origin aligns a batch with the shape; keys are normalised already.
-func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arrow.Array) *origin {
+func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arrow.Array) (*origin, error) {
 	o := &origin{
 		fields: make([]arrow.Array, len(s.fields)), unauth: make([]event.Bits, len(s.fields)),
 		unavail: make([]event.Bits, len(s.fields)), keys: keys, whole: true,
@@ -149,7 +171,11 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 		i, ok := at[col]
 		switch {
 		case ok:
-			o.fields[f] = b.Rows.Column(i)
+			a, err := s.convert[p][i].apply(p.source.Fields[i], b.Rows.Column(i))
+			if err != nil {
+				return nil, err
+			}
+			o.fields[f] = a
 			if b.Unauthored != nil {
 				o.unauth[f] = b.Unauthored[i]
 			}
@@ -162,12 +188,12 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 			o.whole = false
 		}
 	}
-	return o
+	return o, nil
 }
 
 // authored are the physical names of the fields that an origin's schema has.
-func (s *shape) authored(o *origin) []string {
-	var out []string
+func (s *shape) authored(p *plan, o *origin) []string {
+	out := slices.Clone(s.later[p])
 	for f, a := range o.fields {
 		if a != nil {
 			out = append(out, s.physical[f])

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/internal/corpora"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -132,13 +133,13 @@ func show(v any) string {
 		return fmt.Sprintf("%q", v)
 	case []byte:
 		return fmt.Sprintf("x'%x'", v)
-	case day:
+	case corpora.Day:
 		return fmt.Sprintf("day %d", v)
-	case ts:
+	case corpora.TS:
 		return fmt.Sprintf("%dus UTC", v)
-	case ntz:
+	case corpora.NTZ:
 		return fmt.Sprintf("%dus", v)
-	case dec:
+	case corpora.Dec:
 		return "dec " + string(v)
 	case float32:
 		return fmt.Sprintf("float %v", v)
@@ -180,32 +181,32 @@ func printDecoded(t *testing.T, out *strings.Builder, spec source.Spec) {
 		for _, f := range b.Columns.Fields {
 			fmt.Fprintf(out, "  %s %s\n", schema.QuoteName(f.Name), f.Type)
 		}
-		for i, c := range changes(b) {
-			fmt.Fprintf(out, "%s", opNames[c.op])
-			if c.seq != nil {
+		for i, c := range corpora.Changes(b) {
+			fmt.Fprintf(out, "%s", opNames[c.Op])
+			if c.Seq != nil {
 				var parts []string
-				for _, s := range c.seq {
+				for _, s := range c.Seq {
 					parts = append(parts, strings.TrimPrefix(show(s), "dec "))
 				}
 				fmt.Fprintf(out, " (%s)", strings.Join(parts, " "))
 			}
 			for k, f := range b.Columns.Fields {
-				switch v, authored := c.vals[f.Name]; {
-				case c.op == event.Truncate:
+				switch v, authored := c.Vals[f.Name]; {
+				case c.Op == event.Truncate:
 				case b.Unavailable[k].Get(i):
 					fmt.Fprintf(out, " %s=UNAVAILABLE", f.Name)
 				case !authored:
 					fmt.Fprintf(out, " %s=ABSENT", f.Name)
-				case c.op == event.Delete && v == nil:
+				case c.Op == event.Delete && v == nil:
 				default:
 					fmt.Fprintf(out, " %s=%s", f.Name, show(v))
 				}
 			}
-			if c.oldKey != "" {
-				fmt.Fprintf(out, " oldkey=%s", c.oldKey)
+			if c.OldKey != "" {
+				fmt.Fprintf(out, " oldkey=%s", c.OldKey)
 			}
-			if c.newKey {
-				fmt.Fprintf(out, " newkey=%s", keyOf(b.Keys, b.NewKeys, i))
+			if c.NewKey {
+				fmt.Fprintf(out, " newkey=%s", corpora.KeyOf(b.Keys, b.NewKeys, i))
 			}
 			if b.Rescued != nil && b.Rescued[i] != "" {
 				fmt.Fprintf(out, " rescued=%s", b.Rescued[i])
@@ -240,9 +241,9 @@ func printFold(t *testing.T, out *strings.Builder, spec source.Spec, stream bool
 		fmt.Fprintf(out, "error: %s\n", plain(spec, err))
 		return
 	}
-	var list []change
+	var list []corpora.Change
 	for _, b := range all.Batches {
-		list = append(list, changes(b)...)
+		list = append(list, corpora.Changes(b)...)
 	}
 	want := foldText(list)
 	out.WriteString(want)
@@ -264,15 +265,11 @@ func printFold(t *testing.T, out *strings.Builder, spec source.Spec, stream bool
 	}
 }
 
-func foldText(list []change) string {
-	tables := fold(list)
+func foldText(list []corpora.Change) string {
+	tables := corpora.Fold(list)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		for key, r := range tables[name].rows {
-			if !r.visible() {
-				continue
-			}
-			img := r.image()
+		for key, img := range tables[name].ByKey() {
 			var parts []string
 			for _, c := range slices.Sorted(maps.Keys(img)) {
 				parts = append(parts, c+"="+show(img[c]))

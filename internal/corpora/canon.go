@@ -283,13 +283,13 @@ func canonOut(t string, modes map[string]string, v any) string {
 			out = append(out, canonOut(strings.TrimSuffix(t, "[]"), modes, e))
 		}
 		return "[" + strings.Join(out, ", ") + "]"
-	case dec:
+	case Dec:
 		return rat(string(v))
-	case day:
+	case Day:
 		return strconv.Itoa(int(v))
-	case ts:
+	case TS:
 		return strconv.FormatInt(int64(v), 10)
-	case ntz:
+	case NTZ:
 		return strconv.FormatInt(int64(v), 10)
 	case []byte:
 		return hex.EncodeToString(v)

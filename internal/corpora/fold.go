@@ -22,22 +22,22 @@ type fieldState struct {
 
 // Change is one decoded row in plain Go.
 type Change struct {
-	op          event.Op
-	table       string
-	key         string
-	vals        map[string]any // authored fields only
-	unavailable []string
-	seq         []any
-	oldKey      string
-	newKey      bool
+	Op          event.Op
+	Table       string
+	Key         string
+	Vals        map[string]any // authored fields only
+	Unavailable []string
+	Seq         []any
+	OldKey      string
+	NewKey      bool
 }
 
-// dec, ts, ntz and day keep Arrow's types apart.
+// Dec, TS, NTZ and Day keep Arrow's types apart.
 type (
-	dec string
-	ts  int64
-	ntz int64
-	day int32
+	Dec string
+	TS  int64
+	NTZ int64
+	Day int32
 )
 
 func Value(a arrow.Array, i int) any {
@@ -66,14 +66,14 @@ func Value(a arrow.Array, i int) any {
 	case *array.Binary:
 		return append([]byte{}, a.Value(i)...)
 	case *array.Date32:
-		return day(a.Value(i))
+		return Day(a.Value(i))
 	case *array.Timestamp:
 		if a.DataType().(*arrow.TimestampType).TimeZone == "" {
-			return ntz(a.Value(i))
+			return NTZ(a.Value(i))
 		}
-		return ts(a.Value(i))
+		return TS(a.Value(i))
 	case *array.Decimal128:
-		return dec(a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale))
+		return Dec(a.Value(i).ToString(a.DataType().(*arrow.Decimal128Type).Scale))
 	case *array.List:
 		from, to := a.ValueOffsets(i)
 		out := []any{}
@@ -110,7 +110,7 @@ func seqOf(b *event.Batch, i int) []any {
 	return out
 }
 
-func keyOf(names []string, rows arrow.RecordBatch, i int) string {
+func KeyOf(names []string, rows arrow.RecordBatch, i int) string {
 	var parts []string
 	for _, n := range names {
 		parts = append(parts, fmt.Sprintf("%v", Value(rows.Column(rows.Schema().FieldIndices(n)[0]), i)))
@@ -122,23 +122,23 @@ func keyOf(names []string, rows arrow.RecordBatch, i int) string {
 func Changes(b *event.Batch) []Change {
 	var out []Change
 	for i := range int(b.Rows.NumRows()) {
-		c := Change{op: b.Ops[i], table: b.Table.Name, seq: seqOf(b, i), vals: map[string]any{}}
-		if c.op != event.Truncate {
-			c.key = keyOf(b.Keys, b.Rows, i)
+		c := Change{Op: b.Ops[i], Table: b.Table.Name, Seq: seqOf(b, i), Vals: map[string]any{}}
+		if c.Op != event.Truncate {
+			c.Key = KeyOf(b.Keys, b.Rows, i)
 		}
 		for f, col := range b.Columns.Fields {
 			if b.Unauthored[f].Get(i) {
 				if b.Unavailable[f].Get(i) {
-					c.unavailable = append(c.unavailable, col.Name)
+					c.Unavailable = append(c.Unavailable, col.Name)
 				}
 				continue
 			}
-			c.vals[col.Name] = Value(b.Rows.Column(f), i)
+			c.Vals[col.Name] = Value(b.Rows.Column(f), i)
 		}
 		if b.OldKeys != nil && b.OldKeys.Column(0).IsValid(i) {
-			c.oldKey = keyOf(b.Keys, b.OldKeys, i)
+			c.OldKey = KeyOf(b.Keys, b.OldKeys, i)
 		}
-		c.newKey = b.NewKeys != nil && b.NewKeys.Column(0).IsValid(i)
+		c.NewKey = b.NewKeys != nil && b.NewKeys.Column(0).IsValid(i)
 		out = append(out, c)
 	}
 	return out
@@ -154,9 +154,9 @@ func cmpValue(a, b any) int {
 			return 1
 		}
 		return 0
-	case dec:
+	case Dec:
 		x, _ := new(big.Int).SetString(string(a), 10)
-		y, _ := new(big.Int).SetString(string(b.(dec)), 10)
+		y, _ := new(big.Int).SetString(string(b.(Dec)), 10)
 		return x.Cmp(y)
 	case string:
 		return strings.Compare(a, b.(string))
@@ -222,43 +222,43 @@ func (r *register) image() map[string]any {
 func Fold(in []Change) map[string]*Folded {
 	out := map[string]*Folded{}
 	for _, c := range in {
-		f := out[c.table]
+		f := out[c.Table]
 		if f == nil {
 			f = &Folded{rows: map[string]*register{}, departed: map[string]map[string]any{}}
-			out[c.table] = f
+			out[c.Table] = f
 		}
-		switch c.op {
+		switch c.Op {
 		case event.Truncate:
-			if f.floor == nil || cmpSeq(c.seq, f.floor) > 0 {
-				f.floor = c.seq
+			if f.floor == nil || cmpSeq(c.Seq, f.floor) > 0 {
+				f.floor = c.Seq
 			}
 			for _, r := range f.rows {
-				r.cut(c.seq)
+				r.cut(c.Seq)
 			}
 		case event.Delete:
-			r := f.reg(c.key)
-			if c.newKey {
-				f.departed[c.key] = r.image()
+			r := f.reg(c.Key)
+			if c.NewKey {
+				f.departed[c.Key] = r.image()
 			}
-			r.cut(c.seq)
+			r.cut(c.Seq)
 		default:
-			r := f.reg(c.key)
-			if r.floor != nil && cmpSeq(c.seq, r.floor) < 0 {
+			r := f.reg(c.Key)
+			if r.floor != nil && cmpSeq(c.Seq, r.floor) < 0 {
 				continue
 			}
-			if r.up == nil || cmpSeq(c.seq, r.up) > 0 {
-				r.up = c.seq
+			if r.up == nil || cmpSeq(c.Seq, r.up) > 0 {
+				r.up = c.Seq
 			}
-			if old := f.departed[c.oldKey]; c.oldKey != "" && old != nil {
-				for _, name := range c.unavailable {
+			if old := f.departed[c.OldKey]; c.OldKey != "" && old != nil {
+				for _, name := range c.Unavailable {
 					if v, ok := old[name]; ok {
-						r.fields[name] = fieldState{v, c.seq}
+						r.fields[name] = fieldState{v, c.Seq}
 					}
 				}
 			}
-			for name, v := range c.vals {
-				if was, ok := r.fields[name]; !ok || cmpSeq(c.seq, was.seq) >= 0 {
-					r.fields[name] = fieldState{v, c.seq}
+			for name, v := range c.Vals {
+				if was, ok := r.fields[name]; !ok || cmpSeq(c.Seq, was.seq) >= 0 {
+					r.fields[name] = fieldState{v, c.Seq}
 				}
 			}
 		}
@@ -275,6 +275,17 @@ func (f *Folded) Images() []map[string]any {
 	for _, r := range f.rows {
 		if r.visible() {
 			out = append(out, r.image())
+		}
+	}
+	return out
+}
+
+// ByKey are the visible rows by the text of their key.
+func (f *Folded) ByKey() map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for key, r := range f.rows {
+		if r.visible() {
+			out[key] = r.image()
 		}
 	}
 	return out

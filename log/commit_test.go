@@ -375,6 +375,55 @@ func TestCommit_Rules(t *testing.T) {
 		tx.Remove(rm(file("a")))
 		mustCommit(t, tx, CommitOptions{Operation: "DELETE"})
 	})
+	t.Run("W-506 mapping and rows in one commit under the change feed", func(t *testing.T) {
+		mapped := func(names ...string) string {
+			var fields []string
+			for i, n := range names {
+				fields = append(fields, fmt.Sprintf(`{"name":%q,"type":"long","nullable":true,"metadata":{"delta.columnMapping.id":%d,"delta.columnMapping.physicalName":"x%d"}}`, n, i+1, i+1))
+			}
+			return strings.Join(fields, ",")
+		}
+		on := map[string]string{"delta.enableChangeDataFeed": "true", "delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+		off := map[string]string{"delta.enableChangeDataFeed": "true"}
+		for _, c := range []struct {
+			name          string
+			before, after map[string]string
+			fields        string
+			rows, legal   bool
+		}{
+			{"switched on", off, on, mapped("a", "b"), true, false},
+			{"switched on without rows", off, on, mapped("a", "b"), false, true},
+			{"renamed", on, on, mapped("a", "c"), true, false},
+			{"renamed without rows", on, on, mapped("a", "c"), false, true},
+			{"dropped", on, on, mapped("a"), true, false},
+			{"added", on, on, mapped("a", "b", "c"), true, true},
+		} {
+			l, m := testLog(t)
+			p, err := NewProtocol(ChangeDataFeed, ColumnMapping)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newTableOf(t, l, p, meta(c.before, mapped("a", "b")))
+			tx := l.Begin(s)
+			md := meta(c.after, c.fields)
+			md.ID = s.Metadata.ID
+			tx.SetMetadata(md)
+			if c.rows {
+				tx.Add(file("f"))
+			}
+			_, err = tx.Commit(context.Background(), CommitOptions{Operation: "ALTER"})
+			if c.legal {
+				if err != nil {
+					t.Errorf("%s: %v", c.name, err)
+				}
+				continue
+			}
+			wantError(t, err, ErrInvalid, "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION")
+			if _, err := m.Head(context.Background(), CommitKey(1)); err == nil {
+				t.Errorf("%s: the commit was written", c.name)
+			}
+		}
+	})
 	t.Run("W-502 W-503 column mapping", func(t *testing.T) {
 		l, _ := testLog(t)
 		s := newTable(t, l, nil, nil, ColumnMapping)

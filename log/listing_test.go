@@ -190,6 +190,14 @@ func TestLog_Segments(t *testing.T) {
 			wantError(t, err, ErrNotFound, "DELTA_VERSION_NOT_FOUND")
 		}
 	})
+	t.Run("R-753 the error names all versions, not those behind the hint", func(t *testing.T) {
+		l, m := testLog(t)
+		rawTable(t, m, 6)
+		checkpointAt(t, l, 4)
+		if _, err := l.At(ctx, 9); err == nil || !strings.Contains(err.Error(), "versions 0 to 5") {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("R-104 a corrupt checkpoint is an error naming it", func(t *testing.T) {
 		l, m := testLog(t)
 		rawTable(t, m, 6)

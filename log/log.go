@@ -149,7 +149,9 @@ func (l *Log) loadOnce(ctx context.Context, version int64) (*Snapshot, error) {
 		}
 		if sets := checkpointsUpTo(files, version); len(sets) > 0 {
 			s, err := l.loadFrom(ctx, files, sets[:1], version)
-			if !errors.Is(err, errUnusable) {
+			// What is not found from the hint on is looked for in the whole log, which knows
+			// the versions that can be had.
+			if !errors.Is(err, errUnusable) && !errors.Is(err, ErrNotFound) {
 				return s, err
 			}
 		}

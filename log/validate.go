@@ -90,7 +90,7 @@ func (c *committer) validate() error {
 }
 
 // validateTable holds staged protocol and metadata to W-101, W-205, W-303, W-306,
-// W-401, W-502 and W-905.
+// W-401, W-502, W-506 and W-905.
 func (c *committer) validateTable(a *Actions) error {
 	if c.config == nil && (a.Protocol == nil || a.Metadata == nil) {
 		return invalid("DELTA_INVALID_COMMIT", "W-101", "the first commit of a table needs one protocol and one metaData")
@@ -133,6 +133,10 @@ func (c *committer) validateTable(a *Actions) error {
 		return invalid("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", "W-503", "column mapping cannot go from %s to %s", c.config.Mode(), c.after.Mode())
 	}
 	if c.after.WritesChangeFeed() {
+		if c.config != nil && changesData(a) && remapped(c.config, c.after) {
+			return invalid("DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION", "W-506",
+				"one commit of a table with a change feed cannot both change rows and switch column mapping on, rename or drop columns")
+		}
 		for _, f := range c.after.Schema.Fields {
 			switch strings.ToLower(f.Name) {
 			case "_change_type", "_commit_version", "_commit_timestamp":
@@ -141,6 +145,58 @@ func (c *committer) validateTable(a *Actions) error {
 		}
 	}
 	return nil
+}
+
+func changesData(a *Actions) bool {
+	for _, f := range a.Adds {
+		if f.DataChange {
+			return true
+		}
+	}
+	for _, r := range a.Removes {
+		if r.DataChange {
+			return true
+		}
+	}
+	return len(a.CDC) > 0
+}
+
+// remapped is true when a table of two versions switches column mapping on, or has a
+// mapped column under another name or not at all.
+func remapped(before, after *TableConfig) bool {
+	if before.Mode() != after.Mode() {
+		return true
+	}
+	if after.Mode() == schema.ModeNone {
+		return false
+	}
+	now := map[string]string{}
+	logicalNames(after.Schema, "", now)
+	old := map[string]string{}
+	logicalNames(before.Schema, "", old)
+	for path, name := range old {
+		if now[path] != name {
+			return true
+		}
+	}
+	return false
+}
+
+// logicalNames maps the physical path of every field to its name.
+func logicalNames(t schema.Type, path string, out map[string]string) {
+	switch t := t.(type) {
+	case *schema.Struct:
+		for _, f := range t.Fields {
+			at := path + "\x00" + schema.PhysicalName(f)
+			out[at] = f.Name
+			logicalNames(f.Type, at, out)
+		}
+	case *schema.Array:
+		logicalNames(t.Elem, path+"\x00element", out)
+	case *schema.Map:
+		logicalNames(t.Key, path+"\x00key", out)
+		logicalNames(t.Value, path+"\x00value", out)
+	}
 }
 
 func ruleError(rule string, err error) error {

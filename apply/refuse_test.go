@@ -1,0 +1,258 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-data/sluice/delta"
+	"github.com/sluice-data/sluice/internal/datafile"
+	"github.com/sluice-data/sluice/log/schema"
+	"github.com/sluice-data/sluice/storage"
+)
+
+// Misuse is named before anything is read or written (auto-cdc 1.6, phases P and A).
+func TestFlow_Refusals(t *testing.T) {
+	for _, c := range []struct {
+		name, code string
+		config     string
+		set        func(*Flow)
+	}{
+		{"unknown key", CodeColumnsNotFound, "", func(f *Flow) { f.Keys = []string{"nope"} }},
+		{"key twice", CodeDuplicateColumn, "", func(f *Flow) { f.Keys = []string{"id", "ID"} }},
+		{"key not selected", CodeKeyNotSelected, "", func(f *Flow) { f.ExceptColumnList = []string{"id"} }},
+		{"unknown column", CodeColumnsNotFound, "", func(f *Flow) { f.ColumnList, f.ExceptColumnList = []string{"id", "nope"}, nil }},
+		{"both lists", CodeCannotSetTogether, "", func(f *Flow) { f.ColumnList = []string{"id"} }},
+		{"no sequence", CodeMissingSequence, "", func(f *Flow) { f.SequenceBy = "" }},
+		{"sequence syntax", "PARSE_SYNTAX_ERROR", "", func(f *Flow) { f.SequenceBy = "seq +" }},
+		{"sequence of an unknown column", CodeColumnsNotFound, "", func(f *Flow) { f.SequenceBy = "nope" }},
+		{"aggregate", CodeExpressionNotAllowed, "", func(f *Flow) { f.SequenceBy = "max(seq)" }},
+		{"random", CodeExpressionNotAllowed, "", func(f *Flow) { f.ApplyAsDeletes = "rand() > 0.5" }},
+		{"condition not boolean", CodeConditionNotBoolean, "", func(f *Flow) { f.ApplyAsDeletes = "name" }},
+		{"truncate condition not boolean", CodeConditionNotBoolean, "", func(f *Flow) { f.ApplyAsTruncates = "seq + 1" }},
+		{"reserved prefix", CodeReservedPrefix, "data: __sluice_x STRING, city STRING", nil},
+		{"SCD2", CodeUnsupportedClause, "", func(f *Flow) { f.StoredAsSCDType = "2" }},
+		{"bitemporal", CodeUnsupportedClause, "", func(f *Flow) { f.StoredAsSCDType = "bitemporal" }},
+		{"SCD type 3", "PARSE_SYNTAX_ERROR", "", func(f *Flow) { f.StoredAsSCDType = "3" }},
+		{"ignore null updates", CodeUnsupportedClause, "", func(f *Flow) { f.IgnoreNullUpdates = true }},
+		{"columns to update", CodeUnsupportedClause, "", func(f *Flow) { f.ColumnsToUpdate = "c" }},
+		{"unknown partition column", CodeInvalidLayout, "", func(f *Flow) { f.PartitionBy = []string{"nope"} }},
+		{"reserved property", CodeInvalidTarget, "", func(f *Flow) { f.Properties = map[string]string{"sluice.carry": "x"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, c.config)
+			if c.set != nil {
+				c.set(&b.flow)
+			}
+			_, err := b.run("U 1@1 (Ann, Rome)")
+			wantCode(t, err, c.code)
+			for o := range b.store.List(context.Background(), "", "") {
+				t.Errorf("%s was written", o.Key)
+			}
+		})
+	}
+}
+
+// E35: what is stored is compared at start; the run fails before it changes anything.
+func TestFlow_Drift(t *testing.T) {
+	for _, c := range []struct{ name, code, config, event string }{
+		{"E35 sequence type", CodeSequencingTypeDrift, "seq: INT", "U 1@2 (Ann, Oslo)"},
+		{"E35 key set", CodeKeySchemaDrift, "keys: id BIGINT, region STRING", "U {1,eu}@2 (Ann, Oslo)"},
+		{"E35 key type", CodeKeySchemaDrift, "keys: id STRING", "U 1@2 (Ann, Oslo)"},
+		{"E35 data type", CodeIncompatibleType, "data: name STRING, city BIGINT", "U 1@2 (Ann, 7)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first := newBench(t, "data: name STRING, city STRING")
+			if c.code == CodeIncompatibleType { // a BIGINT column that becomes text
+				first = newBench(t, "data: name STRING, city BIGINT")
+				first.must(t, "U 1@1 (Ann, 7)")
+				c.config, c.event = "data: name STRING, city STRING", "U 1@2 (Ann, Oslo)"
+			} else {
+				first.must(t, "U 1@1 (Ann, Rome)")
+			}
+			version := first.must(t).Version
+			b := newBench(t, c.config)
+			b.store, b.source.name = first.store, "file:other"
+			res, err := b.run(c.event)
+			wantCode(t, err, c.code)
+			if res.Version != version {
+				t.Errorf("version %d, want %d", res.Version, version)
+			}
+		})
+	}
+	t.Run("E35 the same keys in another order are the same", func(t *testing.T) {
+		a := newBench(t, "keys: region STRING, id BIGINT")
+		a.must(t, "U {eu,1}@1 (Ann, Rome)")
+		a.flow.Keys = []string{"id", "region"}
+		a.must(t, "U {eu,1}@2 (Ann, Oslo)")
+		a.wantTable(t, "eu, 1, Ann, Oslo")
+	})
+}
+
+// Poison fails the batch or goes to the quarantine, once.
+func TestRun_Poison(t *testing.T) {
+	quarantined := func(t *testing.T, b *bench) []string {
+		t.Helper()
+		ctx := context.Background()
+		store := storage.Sub(b.store, "_apply/quarantine")
+		tab, err := delta.Open(ctx, store, delta.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap, err := tab.Snapshot(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tab.Layout(snap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for f, err := range snap.Files(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for batch, err := range datafile.Read(ctx, store, l, f, datafile.ReadOptions{Columns: []string{"position", "code", "reason"}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				for r := range int(batch.NumRows()) {
+					out = append(out, cellText(batch.Column(0), r)+" "+cellText(batch.Column(1), r)+" "+cellText(batch.Column(2), r))
+				}
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	t.Run("fail", func(t *testing.T) {
+		b := newBench(t, "")
+		b.must(t, "U 1@1 (Ann, Rome)")
+		_, err := b.run("U 1@2 (Ann, Oslo)", "!broken")
+		wantCode(t, err, CodePoison)
+		b.wantTable(t, "1, Ann, Rome")
+	})
+	t.Run("quarantine", func(t *testing.T) {
+		b := newBench(t, "")
+		b.flow.OnPoison = PoisonQuarantine
+		res := b.must(t, "U 1@1 (Ann, Rome)", "!broken", "U 2@2 (Bob, Oslo)")
+		b.wantTable(t, "1, Ann, Rome", "2, Bob, Oslo")
+		if res.Events.Poison != 1 || res.Events.Read != 3 {
+			t.Errorf("events %+v", res.Events)
+		}
+		b.must(t, "U 1@3 (Ann, Bonn)", "!again")
+		if got, want := quarantined(t, b), []string{"2 INVALID_TEXT broken", "5 INVALID_TEXT again"}; !slices.Equal(got, want) {
+			t.Errorf("quarantine %q, want %q", got, want)
+		}
+		res = b.must(t)
+		if res.Events.Read != 0 {
+			t.Errorf("read again: %+v", res.Events)
+		}
+	})
+}
+
+// Columns whose names files cannot hold turn column mapping on, with a warning.
+func TestRun_ColumnMapping(t *testing.T) {
+	b := newBench(t, "data: `first name` STRING, city STRING")
+	res := b.must(t, "U 1@1 (first name=Ann, city=Rome)")
+	if len(res.Warnings) != 1 || !strings.Contains(res.Warnings[0], "first name") {
+		t.Errorf("warnings %q", res.Warnings)
+	}
+	b.must(t, "U 1@2 (first name=Anna, city=Rome)", "U 2@1 (first name=Bob, city=Oslo)")
+	b.wantTable(t, "1, Anna, Rome", "2, Bob, Oslo")
+	b.check(t, "mapped", []string{"1, Anna, Rome", "2, Bob, Oslo"})
+
+	later := newBench(t, "data: name STRING, `home town` STRING")
+	later.must(t, "U 1@1 (name=Ann)")
+	res = later.must(t, "U 1@2 (name=Ann, home town=Rome)", "U 2@1 (name=Bob)")
+	if len(res.Warnings) != 1 {
+		t.Errorf("warnings %q", res.Warnings)
+	}
+	later.must(t, "U 2@0 (name=Abe, home town=Oslo)")
+	later.wantTable(t, "1, Ann, Rome", "2, Bob, Oslo")
+}
+
+// A key change may be cut by a batch boundary, and an old value may come late.
+func TestRun_KeyChange(t *testing.T) {
+	want := []string{"2, Ann, Rome"}
+	for _, c := range []struct {
+		name    string
+		batches [][]string
+	}{
+		{"one batch", [][]string{{"U 1@1 (Ann, Rome)", "D 1@3 new=2", "U 2@3 (Ann, ?) old=1"}}},
+		{"row stored", [][]string{{"U 1@1 (Ann, Rome)"}, {"D 1@3 new=2", "U 2@3 (Ann, ?) old=1"}}},
+		{"cut after the delete", [][]string{{"U 1@1 (Ann, Rome)"}, {"D 1@3 new=2"}, {"U 2@3 (Ann, ?) old=1"}}},
+		{"create first", [][]string{{"U 1@1 (Ann, Rome)"}, {"U 2@3 (Ann, ?) old=1"}, {"D 1@3 new=2"}}},
+		{"old value last", [][]string{{"D 1@3 new=2"}, {"U 2@3 (Ann, ?) old=1"}, {"U 1@1 (Ann, Rome)"}}},
+		{"old row unknown at the create", [][]string{{"U 2@3 (Ann, ?) old=1"}, {"D 1@3 new=2"}, {"U 1@1 (Ann, Rome)"}}},
+		{"freed key reused", [][]string{{"U 1@1 (Ann, Rome)"}, {"D 1@3 new=2", "U 1@4 (Zoe, Lima)", "D 1@5"}, {"U 2@3 (Ann, ?) old=1"}}},
+		{"redelivered", [][]string{{"U 1@1 (Ann, Rome)", "D 1@3 new=2", "U 2@3 (Ann, ?) old=1"}, {"U 1@1 (Ann, Rome)", "D 1@3 new=2", "U 2@3 (Ann, ?) old=1"}}},
+		{"chain in one batch", [][]string{{"U 8@1 (Ann, Rome)"}, {"D 8@2 new=9", "U 9@2 (Ann, ?) old=8", "D 9@3 new=2", "U 2@3 (Ann, ?) old=9"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, "")
+			for _, lines := range c.batches {
+				b.must(t, lines...)
+			}
+			b.wantTable(t, want...)
+			b.must(t, "U 2@2 (Late, Late)") // the taken-over value has the create's version
+			b.wantTable(t, want...)
+		})
+	}
+}
+
+// The hidden group never shows.
+func TestTarget_HiddenGroup(t *testing.T) {
+	b := newBench(t, "")
+	b.must(t, "U 1@5 (Ann, Rome)")
+	s := mustSchema(t, b)
+	if s.Index(hiddenGroup) >= 0 {
+		t.Errorf("schema %s", s)
+	}
+	ctx := context.Background()
+	snap, err := b.open(t).Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := snap.FileList(ctx)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if tag := files[0].Tags[tagRows]; tag == nil || !strings.HasPrefix(*tag, "1;"+snap.Metadata.ID+";") {
+		t.Errorf("tag %v", files[0].Tags)
+	}
+	if strings.Contains(files[0].Stats, hiddenGroup) {
+		t.Errorf("statistics %s", files[0].Stats)
+	}
+	carry, err := schema.ParseJSON([]byte(snap.Metadata.Configuration[datafile.PropCarry]))
+	if err != nil || carry.Index(hiddenGroup) != 0 {
+		t.Errorf("carry %v, %v", carry, err)
+	}
+}
+
+// ONCE runs to completion once.
+func TestRun_Once(t *testing.T) {
+	b := newBench(t, "")
+	b.flow.Once = true
+	b.must(t, "U 1@5 (Ann, Rome)")
+	res := b.must(t, "U 1@6 (Ann, Oslo)")
+	if res.Events.Read != 0 {
+		t.Errorf("events %+v", res.Events)
+	}
+	b.wantTable(t, "1, Ann, Rome")
+}
+
+// A cancelled run says so and leaves a table that goes on.
+func TestRun_Cancelled(t *testing.T) {
+	b := newBench(t, "")
+	b.must(t, "U 1@5 (Ann, Rome)")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b.source.lines = append(b.source.lines, "U 1@6 (Ann, Oslo)")
+	if _, err := Run(ctx, b.spec(), b.opts); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	b.must(t)
+	b.wantTable(t, "1, Ann, Oslo")
+}

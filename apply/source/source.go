@@ -71,7 +71,9 @@ type Spec struct {
 	// delimiter, header, overwrite, stable_age.
 	Options map[string]string
 
-	Stdin io.Reader
+	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
+	TimeZone *time.Location
+	Stdin    io.Reader
 	// Host names this machine in the identity of files; "": its host name.
 	Host string
 	// Now is the clock; nil: time.Now.
@@ -147,7 +149,7 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 func (s *Spec) decoder(f Format, settings map[string]string) (func() event.Decoder, error) {
 	switch f {
 	case Debezium, DebeziumPlain:
-		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Settings: settings}
+		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
 		if _, err := debezium.New(o); err != nil {
 			return nil, err
 		}
@@ -159,7 +161,7 @@ func (s *Spec) decoder(f Format, settings map[string]string) (func() event.Decod
 			return d
 		}, nil
 	case Rows:
-		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, Settings: settings}
+		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, Zone: s.TimeZone, Settings: settings}
 		if _, err := rows.New(o); err != nil {
 			return nil, err
 		}

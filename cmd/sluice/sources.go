@@ -29,7 +29,11 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 	if err != nil {
 		return nil, err
 	}
-	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock,
+	zone, err := a.flags.zone()
+	if err != nil {
+		return nil, err
+	}
+	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
 		NoOp: f.deletes != "" || f.truncates != ""}
 	if f.table != "" {
 		spec.Tables = []string{f.table}

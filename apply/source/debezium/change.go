@@ -81,6 +81,11 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 	default:
 		row.Op = event.Update
 	}
+	if d.opt.truncateSnapshot && snapshot && (src.snapshot.Is("first") || src.snapshot.Is("first_in_data_collection")) {
+		if err := d.boundary(t, row); err != nil {
+			return err
+		}
+	}
 	if op == 'u' {
 		t.partialBefore = t.partialBefore || e.before.Kind != wire.Object
 		t.wholeBefore = t.wholeBefore || e.before.Kind == wire.Object
@@ -89,6 +94,18 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 		}
 	}
 	return d.upsert(t, row, keys, r.Headers)
+}
+
+// boundary empties the table just before the first row of a snapshot: rows that
+// an earlier, broken snapshot left behind have no delete event. It stands at the
+// row's own sequence, where a truncate counts as before the row.
+func (d *Decoder) boundary(t *table, row *wire.Row) error {
+	if err := t.SetKeys(d.keysOf(t, false)); err != nil {
+		return err
+	}
+	cut := *row
+	cut.Op, cut.Size = event.Truncate, 0
+	return d.put(t, &cut)
 }
 
 // images checks what members has parsed into row and old.

@@ -171,6 +171,14 @@ func logical(s *connectSchema) *wire.Node {
 		return ts(wire.Nanos)
 	case "io.debezium.time.ZonedTimestamp":
 		return &wire.Node{Type: schema.Timestamp}
+	case "io.debezium.time.StructuredDate":
+		return &wire.Node{Type: schema.Date, Form: wire.Structured}
+	case "io.debezium.time.StructuredTime":
+		return &wire.Node{Type: schema.String, Form: wire.Structured}
+	case "io.debezium.time.StructuredTimestamp":
+		return &wire.Node{Type: schema.TimestampNTZ, Form: wire.Structured}
+	case "io.debezium.time.StructuredZonedTimestamp":
+		return &wire.Node{Type: schema.Timestamp, Form: wire.Structured}
 	case "io.debezium.data.Bits":
 		length, _ := strconv.Atoi(s.Parameters["length"])
 		return &wire.Node{Type: schema.String, Form: wire.Bits, Scale: length}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-data/sluice/apply/source/wire"
 	"github.com/sluice-data/sluice/log/schema"
@@ -21,23 +22,27 @@ type Options struct {
 	Schema *schema.Struct
 	// Tables, if not empty, keeps only these ("table", "schema.table", ...).
 	Tables []string
+	// Zone is assumed for timestamp texts without offset; nil is UTC.
+	Zone *time.Location
 	// Settings are the format's options by name, see [Options.set].
 	Settings map[string]string
 
-	epoch       int32
-	placeholder string
-	defaults    wire.Modes
-	columns     map[string]wire.Modes
-	fullBefore  bool
-	tombstones  string // auto, control, delete
-	sequence    string // auto, position, transport
-	prefix      string
+	epoch            int32
+	placeholder      string
+	defaults         wire.Modes
+	columns          map[string]wire.Modes
+	fullBefore       bool
+	truncateSnapshot bool
+	tombstones       string // auto, control, delete
+	sequence         string // auto, position, transport
+	prefix           string
 }
 
 // withDefaults reads Settings; every problem is reported.
 func (o Options) withDefaults() (*Options, error) {
 	o.placeholder, o.tombstones, o.sequence, o.prefix = "__debezium_unavailable_value", "auto", "auto", "__"
 	o.columns = map[string]wire.Modes{}
+	o.defaults.Zone = o.Zone
 	var problems []string
 	// Column settings start from the stream's own, so these come first.
 	for pass := range 2 {
@@ -70,6 +75,7 @@ func (o Options) withDefaults() (*Options, error) {
 //	unavailable.value.placeholder=T  as in the connector; hex:.. for bytes
 //	tombstones=auto|control|delete   what a null value of a flattened stream means
 //	sequence=auto|position|transport
+//	snapshot=keep|truncate           truncate: where a snapshot of a table begins, its older rows go
 //	add.fields.prefix=__             prefix of metadata in flattened rows
 func (o *Options) set(name, value string) error {
 	bad := func() error { return fmt.Errorf("%s=%s: not a value of this option", name, value) }
@@ -109,6 +115,12 @@ func (o *Options) set(name, value string) error {
 			return bad()
 		}
 		o.sequence = value
+		return nil
+	case "snapshot":
+		if value != "keep" && value != "truncate" {
+			return bad()
+		}
+		o.truncateSnapshot = value == "truncate"
 		return nil
 	case "add.fields.prefix":
 		if value == "" {

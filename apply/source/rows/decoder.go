@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sluice-data/sluice/apply/event"
@@ -25,6 +26,8 @@ type Options struct {
 	Tables []string
 	// NoOp: no column names the operation (the caller's conditions do).
 	NoOp bool
+	// Zone is assumed for timestamp texts without offset; nil is UTC.
+	Zone *time.Location
 	// Settings are the format's options by name: op_column=NAME|none,
 	// op_null=upsert|poison, missing_fields=null|keep, binary=base64|hex.
 	Settings map[string]string
@@ -113,6 +116,7 @@ func New(o Options) (*Decoder, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("rows options: %s", strings.Join(problems, "; "))
 	}
+	d.modes.Zone = o.Zone
 	d.modes.Lenient = true // CSV; JSON tokens keep their kind
 	d.modes.Decimal = wire.DecimalText
 	return d, nil

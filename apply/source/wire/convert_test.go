@@ -104,11 +104,11 @@ func TestTimes_Rand(t *testing.T) {
 			t.Skip()
 		}
 		text := in.Format("2006-01-02T15:04:05.000000Z07:00")
-		if got, ok := timestampText([]byte(text), true, 0); !ok || got != us {
+		if got, ok := timestampText([]byte(text), true, nil); !ok || got != us {
 			t.Fatalf("%s: %d %v, want %d", text, got, ok, us)
 		}
 		plain := at.Format("2006-01-02 15:04:05.000000")
-		if got, ok := timestampText([]byte(plain), false, 0); !ok || got != us {
+		if got, ok := timestampText([]byte(plain), false, nil); !ok || got != us {
 			t.Fatalf("%s: %d %v, want %d", plain, got, ok, us)
 		}
 		day := at.Format("2006-01-02")
@@ -125,7 +125,7 @@ func TestTimes_Rand(t *testing.T) {
 		"", "2024", "2024-13-01", "2023-02-29", "2024-00-10", "24-01-01", "2024-01-01T25:00:00Z", "2024-01-01T10:60:00Z", "2024-01-01T10:00:00.Z", "2024-01-01T10:00:00.1234567890Z",
 		"2024-01-01T10:00:00+99:00", "2024-01-01x", "infinity", "-infinity", "2024-01-01T24:00:01Z", "99999999999-01-01", "+294247-01-10T04:00:25.2Z", "-290308-12-21T19:59:27.6Z",
 	} {
-		if got, ok := timestampText([]byte(bad), true, 0); ok {
+		if got, ok := timestampText([]byte(bad), true, nil); ok {
 			t.Errorf("%q is read as %d", bad, got)
 		}
 	}
@@ -133,9 +133,27 @@ func TestTimes_Rand(t *testing.T) {
 		"2024-02-29T24:00:00Z": 1709251200_000000, "1969-12-31T23:59:59.9999999Z": -1, "+12024-01-01T00:00:00Z": 317273587200_000000, "0000-01-01T00:00:00Z": -62167219200_000000,
 		"-0044-03-15T00:00:00Z": -63549360000_000000,
 	} {
-		if got, ok := timestampText([]byte(text), true, 0); !ok || got != want {
+		if got, ok := timestampText([]byte(text), true, nil); !ok || got != want {
 			t.Errorf("%s: %d %v, want %d", text, got, ok, want)
 		}
+	}
+}
+
+func TestTimestampText_Zone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip(err)
+	}
+	for text, want := range map[string]string{
+		"2024-07-01 12:00:00.5": "2024-07-01T10:00:00.5Z", "2024-01-01T12:00:00": "2024-01-01T11:00:00Z", "2024-01-01T12:00:00Z": "2024-01-01T12:00:00Z", "2024-01-01T12:00:00+05:30": "2024-01-01T06:30:00Z",
+	} {
+		at, _ := time.Parse(time.RFC3339Nano, want)
+		if got, ok := timestampText([]byte(text), true, berlin); !ok || got != at.UnixMicro() {
+			t.Errorf("%s: %d %v, want %s", text, got, ok, want)
+		}
+	}
+	if got, ok := timestampText([]byte("2024-01-01T12:00:00"), false, berlin); !ok || got != 1704110400_000000 {
+		t.Errorf("a zone shifts a timestamp without one: %d", got)
 	}
 }
 

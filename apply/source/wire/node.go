@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 
@@ -56,6 +57,9 @@ const (
 	Bits
 	// BigDecimal is base64 of an unscaled value of any size, as STRING.
 	BigDecimal
+	// Structured is a time in parts (year, month, ... nanos, offsetSeconds), of the
+	// node's type; as STRING a time of day.
+	Structured
 )
 
 // Node is the plan for one column or nested value: its Delta type and how the
@@ -74,8 +78,8 @@ type Node struct {
 	// Scale of the bytes of a DecimalBytes value (may exceed or be below the
 	// type's), or the length of Bits.
 	Scale int
-	// Zone in seconds east is assumed for TIMESTAMP texts without offset.
-	Zone int64
+	// Zone is assumed for TIMESTAMP texts without offset; nil is UTC.
+	Zone *time.Location
 	// Lenient reads CSV-like text for every type: numbers and booleans in strings.
 	Lenient bool
 	// Names and Kids of structs; Kids[0] of arrays; key and value of maps.
@@ -120,6 +124,8 @@ func (n *Node) convert(t Token, s *scratch) (v scalar, ok bool) {
 		return n.bits(t, s)
 	case BigDecimal:
 		return n.bigDecimal(t, s)
+	case Structured:
+		return n.structured(t, s)
 	}
 	switch typ := n.Type.(type) {
 	case schema.Primitive:
@@ -343,249 +349,12 @@ func (n *Node) decimal(t Token, s *scratch, typ schema.Decimal) (decimal128.Num,
 	return decimal128.Num{}, false
 }
 
-func (n *Node) unsigned(t Token, s *scratch) (v scalar, ok bool) {
-	if t.Kind != Number {
-		return v, false
-	}
-	if i, ok := Int(t.Raw); ok && i < 0 {
-		v.d = decimal128.FromU64(uint64(i))
-		return v, true
-	}
-	v.d, ok = decimalText(t.Raw, 20, 0)
-	return v, ok
-}
-
-// variable reads a VariableScaleDecimal; a bare number or digits pass, too.
-func (n *Node) variable(t Token, s *scratch) (v scalar, ok bool) {
-	typ, isDecimal := n.Type.(schema.Decimal)
-	if t.Kind != Object {
-		if isDecimal {
-			m := *n
-			m.Form = Plain
-			return m.convert(t, s)
-		}
-		v.b = s.textOf(t)
-		return v, t.Kind == Number || t.Kind == String
-	}
-	scale, haveScale, value := int64(0), false, Token{}
-	Members(t, func(k, val Token) bool {
-		switch {
-		case k.Is("scale") && val.Kind == Number:
-			scale, haveScale = Int(val.Raw)
-		case k.Is("value"):
-			value = val
-		}
-		return true
-	})
-	if !haveScale || value.Kind != String || scale > 20000 || scale < -20000 {
-		return v, false
-	}
-	b, ok := decodeBytes(s.textOf(value), Base64, s)
-	if !ok || len(b) == 0 {
-		return v, false
-	}
-	from := int(scale)
-	if isDecimal {
-		v.d, ok = decimalBytes(b, from, typ.Precision, typ.Scale)
-		return v, ok
-	}
-	s.text = appendUnscaled(s.text[:0], b, from)
-	v.b = s.text
-	return v, true
-}
-
-// bigDecimal prints base64 of an unscaled value in plain notation.
-func (n *Node) bigDecimal(t Token, s *scratch) (v scalar, ok bool) {
-	if t.Kind == Number {
-		v.b = t.Raw
-		return v, true
-	}
-	b, ok := n.bytes(t, s)
-	if !ok || len(b) == 0 {
-		return v, false
-	}
-	s.text = appendUnscaled(s.text[:0], b, n.Scale)
-	v.b = s.text
-	return v, true
-}
-
-// wrapped tells whether a scale is a negative one that came as its eleven low
-// bits (PostgreSQL's numeric(5,-2) as 2046). The values are multiplied to match,
-// so only the declared type is off.
-func wrapped(scale int) bool { return scale >= 1024 && scale < 2048 }
-
-// DeclaredScale is the scale that the source's column has.
-func DeclaredScale(scale int) int {
-	if wrapped(scale) {
-		return scale - 2048
-	}
-	return scale
-}
-
-func (n *Node) clock(t Token, s *scratch) (v scalar, ok bool) {
-	var us int64
-	switch t.Kind {
-	case Number:
-		if us, ok = Int(t.Raw); !ok {
-			return v, false
-		}
-		switch n.Unit {
-		case Millis:
-			if us > math.MaxInt64/1000 || us < math.MinInt64/1000 {
-				return v, false
-			}
-			us *= 1000
-		case Nanos:
-			us = floorDiv(us, 1000)
-		}
-		if us > 10_000*3_600_000_000 || us < -10_000*3_600_000_000 {
-			return v, false
-		}
-	case String:
-		text := s.textOf(t)
-		neg := len(text) > 0 && text[0] == '-'
-		if neg {
-			text = text[1:]
-		}
-		var i int
-		if us, i, ok = parseClock(text, 999); !ok {
-			return v, false
-		}
-		if i < len(text) {
-			if _, k, ok := parseOffset(text[i:]); !ok || i+k != len(text) {
-				return v, false
-			}
-		}
-		if neg {
-			us = -us
-		}
-	default:
-		return v, false
-	}
-	s.out = appendClock(s.out[:0], us)
-	v.b = s.out
-	return v, true
-}
-
-// bits prints little-endian bits with the highest first, as the databases do.
-func (n *Node) bits(t Token, s *scratch) (v scalar, ok bool) {
-	b, ok := n.bytes(t, s)
-	if !ok {
-		return v, false
-	}
-	size := n.Scale
-	if size <= 0 || size > 8*len(b) {
-		// A varying bit string is as long as its bytes tell.
-		size = min(max(size, 0), 8*len(b))
-		if n.Scale <= 0 {
-			size = 8 * len(b)
-		}
-	}
-	s.text = s.text[:0]
-	for i := size - 1; i >= 0; i-- {
-		s.text = append(s.text, '0'+b[i/8]>>(i%8)&1)
-	}
-	v.b = s.text
-	return v, true
-}
-
-// nested tells whether values of n are containers.
-func (n *Node) nested() bool {
-	switch n.Type.(type) {
-	case *schema.Struct, *schema.Array, *schema.Map:
-		return true
-	}
-	return false
-}
-
-// check tells whether the plan reads the token.
-func (n *Node) check(t Token, s *scratch) bool {
-	if t.Kind == Null {
-		return true
-	}
-	if !n.nested() {
-		_, ok := n.convert(t, s)
-		return ok
-	}
-	ok := true
-	switch n.Type.(type) {
-	case *schema.Struct:
-		if t.Kind != Object {
-			return false
-		}
-		Members(t, func(k, v Token) bool {
-			if i := n.kid(k); i >= 0 {
-				ok = n.Kids[i].check(v, s)
-			}
-			return ok
-		})
-	case *schema.Array:
-		if t.Kind != Array {
-			return false
-		}
-		Elements(t, func(v Token) bool { ok = n.Kids[0].check(v, s); return ok })
-	case *schema.Map:
-		ok = n.pairs(t, func(k, v Token) bool {
-			return k.Kind != Null && n.Kids[0].check(k, s) && n.Kids[1].check(v, s)
-		})
-	}
-	return ok
-}
-
-func (n *Node) kid(key Token) int {
-	for i, name := range n.Names {
-		if key.Is(name) {
-			return i
-		}
-	}
-	return -1
-}
-
-// pairs walks a map written as an object or as an array of [key,value] or
-// {"key","value"}; false if f or the form fails.
-func (n *Node) pairs(t Token, f func(k, v Token) bool) bool {
-	ok := true
-	switch t.Kind {
-	case Object:
-		Members(t, func(k, v Token) bool { ok = f(k, v); return ok })
-	case Array:
-		Elements(t, func(e Token) bool {
-			var k, v Token
-			switch e.Kind {
-			case Array:
-				Elements(e, func(x Token) bool {
-					if k.Kind == None {
-						k = x
-					} else {
-						v = x
-					}
-					return true
-				})
-			case Object:
-				Members(e, func(name, x Token) bool {
-					if name.Is("key") {
-						k = x
-					} else if name.Is("value") {
-						v = x
-					}
-					return true
-				})
-			}
-			ok = k.Kind != None && v.Kind != None && f(k, v)
-			return ok
-		})
-	default:
-		return false
-	}
-	return ok
-}
-
 // Modes are the wire forms that a bare value and a type leave open.
 type Modes struct {
 	Binary  BinaryMode
 	Decimal DecimalMode
 	Unit    Unit
-	Zone    int64
+	Zone    *time.Location
 	Lenient bool
 }
 

@@ -94,7 +94,7 @@ func (t *Table) Name(i int) string { return t.cols[i].name }
 // AddColumn appends a column with a plan, or an inferred one if node is nil; it
 // closes the open batch.
 func (t *Table) AddColumn(name string, node *Node) (int, error) {
-	if err := t.Cut(); err != nil {
+	if err := t.cutRows(); err != nil {
 		return 0, err
 	}
 	c := &column{name: name}
@@ -110,6 +110,13 @@ func (t *Table) AddColumn(name string, node *Node) (int, error) {
 		}
 	} else if err := c.plan(node); err != nil {
 		return 0, err
+	}
+	for range t.rows { // truncates
+		if c.node == nil {
+			c.wait(Token{Kind: Null})
+		} else {
+			c.b.AppendNull()
+		}
 	}
 	t.cols = append(t.cols, c)
 	t.byName[name] = len(t.cols) - 1
@@ -128,7 +135,7 @@ func (c *column) plan(node *Node) error {
 
 // SetColumns replaces the column list and closes the open batch.
 func (t *Table) SetColumns(names []string, nodes []*Node) error {
-	if err := t.Cut(); err != nil {
+	if err := t.cutRows(); err != nil {
 		return err
 	}
 	t.cols, t.byName = nil, map[string]int{}
@@ -159,7 +166,7 @@ func (t *Table) SetKeys(keys []string) error {
 	if slices.Equal(t.keys, keys) {
 		return nil
 	}
-	if err := t.Cut(); err != nil {
+	if err := t.cutRows(); err != nil {
 		return err
 	}
 	t.keys = slices.Clone(keys)
@@ -351,6 +358,17 @@ func (t *Table) prepare(r *Row) error {
 		var err error
 		if c.b, err = newBuilder(wider); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// cutRows closes the open batch before its columns or keys change, unless it
+// holds only truncates, which have neither: they stay with the rows to come.
+func (t *Table) cutRows() error {
+	for _, op := range t.ops {
+		if op != event.Truncate {
+			return t.Cut()
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package wire
 import (
 	"math"
 	"strconv"
+	"time"
 )
 
 // PostgreSQL's infinities as Debezium prints them, in microseconds.
@@ -216,9 +217,9 @@ func dateText(s []byte) (int32, bool) {
 }
 
 // timestampText reads a date and clock. With zoned, an offset shifts to UTC and
-// defaultOffset (seconds east) stands for a missing one; else the offset is
-// decoration and is dropped.
-func timestampText(s []byte, zoned bool, defaultOffset int64) (int64, bool) {
+// zone (nil: UTC) stands for a missing one; else the offset is decoration and is
+// dropped.
+func timestampText(s []byte, zoned bool, zone *time.Location) (int64, bool) {
 	day, i, ok := parseDate(s)
 	if !ok {
 		return 0, false
@@ -232,8 +233,9 @@ func timestampText(s []byte, zoned bool, defaultOffset int64) (int64, bool) {
 		}
 		s = s[1+n:]
 	}
-	off := defaultOffset
-	if len(s) > 0 {
+	var off int64
+	local := len(s) == 0
+	if !local {
 		var n int
 		if off, n, ok = parseOffset(s); !ok || n != len(s) {
 			return 0, false
@@ -243,7 +245,10 @@ func timestampText(s []byte, zoned bool, defaultOffset int64) (int64, bool) {
 		return 0, false
 	}
 	us += day * dayMicros
-	if zoned {
+	if zoned && local && zone != nil {
+		at := time.UnixMicro(us).UTC()
+		us = time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), zone).UnixMicro()
+	} else if zoned {
 		us -= off * 1_000_000
 	}
 	return us, finite(us)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
+	"github.com/sluice-data/sluice/log/schema"
 )
 
 // change handles an envelope with op and source.
@@ -60,6 +61,9 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 	}
 	if op == 't' {
 		row.Op = event.Truncate
+		if err := d.recallKeys(t); err != nil {
+			return err
+		}
 		return d.put(t, row)
 	}
 	if err := d.schemaOf(t, e.connect, false); err != nil {
@@ -106,6 +110,38 @@ func (d *Decoder) boundary(t *table, row *wire.Row) error {
 	cut := *row
 	cut.Op, cut.Size = event.Truncate, 0
 	return d.put(t, &cut)
+}
+
+// recallKeys gives a table of which this run has seen no row the key columns
+// that an earlier run knew.
+func (d *Decoder) recallKeys(t *table) error {
+	if t.Columns() > 0 {
+		return nil
+	}
+	var names []string
+	for _, k := range d.state.Keys[tableKey(t.ID)] {
+		typ, err := schema.ParseType(k.Type)
+		if err != nil || typ == schema.Void {
+			return nil
+		}
+		node := wire.NewNode(typ, d.opt.modes(k.Name))
+		if _, hinted := d.opt.hint(k.Name); hinted || t.HasPreset(k.Name) {
+			node = nil
+		}
+		if node == nil {
+			_, err = d.column(t, k.Name)
+		} else {
+			_, err = t.AddColumn(k.Name, node)
+		}
+		if err != nil {
+			return err
+		}
+		names = append(names, k.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return t.SetKeys(names)
 }
 
 // images checks what members has parsed into row and old.

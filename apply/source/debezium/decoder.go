@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"unicode/utf8"
 
 	"github.com/sluice-data/sluice/apply/event"
@@ -50,6 +51,9 @@ type state struct {
 	Deletes bool `json:"deletes,omitempty"`
 	// Types are the inferred column types, by table and column.
 	Types map[string][]typedColumn `json:"types,omitempty"`
+	// Keys are the key columns by table: a truncate names none, and may be the
+	// first record of a later run.
+	Keys map[string][]typedColumn `json:"keys,omitempty"`
 }
 
 type typedColumn struct {
@@ -77,7 +81,7 @@ func New(o Options) (*Decoder, error) {
 		opt: opt, unavailable: newPlaceholders(opt.placeholder),
 		tables: map[event.Table]*table{}, byName: map[string]*table{}, byTopic: map[string]*table{}, schema: schemaCache{plans: map[string]*cachedSchema{}},
 		controls: map[event.ControlKind]int64{}, warned: map[string]bool{},
-		state: state{Snapshot: map[string]int64{}, Types: map[string][]typedColumn{}},
+		state: state{Snapshot: map[string]int64{}, Types: map[string][]typedColumn{}, Keys: map[string][]typedColumn{}},
 	}, nil
 }
 
@@ -110,8 +114,17 @@ func (d *Decoder) State() string {
 			}
 			d.state.Types[tableKey(t.ID)] = cols
 		}
+		var keys []typedColumn
+		for i, c := range t.KeyIndex() {
+			if c >= 0 {
+				keys = append(keys, typedColumn{t.Keys()[i], t.Schema().Fields[c].Type.String()})
+			}
+		}
+		if len(keys) > 0 && len(keys) == len(t.Keys()) {
+			d.state.Keys[tableKey(t.ID)] = keys
+		}
 	}
-	if len(d.state.Snapshot) == 0 && !d.state.Deletes && len(d.state.Types) == 0 {
+	if len(d.state.Snapshot) == 0 && !d.state.Deletes && len(d.state.Types) == 0 && len(d.state.Keys) == 0 {
 		return ""
 	}
 	b, err := json.Marshal(d.state)
@@ -135,9 +148,8 @@ func (d *Decoder) Restore(s string) error {
 		d.state.Snapshot[name] = max(d.state.Snapshot[name], pos)
 	}
 	d.state.Deletes = d.state.Deletes || st.Deletes
-	for name, cols := range st.Types {
-		d.state.Types[name] = cols
-	}
+	maps.Copy(d.state.Types, st.Types)
+	maps.Copy(d.state.Keys, st.Keys)
 	return nil
 }
 

@@ -92,3 +92,29 @@ func TestDecoder_ByteFlips(t *testing.T) {
 		}
 	}
 }
+
+// TestDecoder_TruncateFirst: a later run that begins with a truncate knows the
+// table's key from the state of the run before.
+func TestDecoder_TruncateFirst(t *testing.T) {
+	for _, value := range []string{
+		`{"after":{"id":1,"v":"x"},"source":{"connector":"postgresql","table":"t","lsn":5},"op":"c"}`,
+		`{"schema":{"type":"struct","fields":[{"type":"struct","fields":[{"type":"int32","field":"id"}],"field":"after"}]},"payload":{"after":{"id":1},"source":{"connector":"postgresql","table":"t","lsn":5},"op":"r"}}`,
+	} {
+		d, _ := New(Options{})
+		out := add(t, d, &event.Record{Key: []byte(`{"id":1}`), Value: []byte(value)})
+		want := out.Batches[0].Columns.Fields[0]
+		fresh, _ := New(Options{})
+		if err := fresh.Restore(d.State()); err != nil {
+			t.Fatal(err)
+		}
+		out = add(t, fresh, &event.Record{Value: []byte(`{"source":{"connector":"postgresql","table":"t","lsn":9},"op":"t"}`)})
+		b := out.Batches[0]
+		if len(b.Keys) != 1 || b.Keys[0] != "id" || len(b.Columns.Fields) != 1 || b.Columns.Fields[0].Type != want.Type || b.Ops[0] != event.Truncate {
+			t.Fatalf("keys %v, columns %s, want %v", b.Keys, b.Columns, want)
+		}
+		out = add(t, fresh, &event.Record{Key: []byte(`{"id":2}`), Value: []byte(value)})
+		if len(out.Batches) != 1 || len(out.Poison) != 0 || out.Batches[0].Columns.Fields[0].Type != want.Type {
+			t.Fatalf("rows after it: %+v", out)
+		}
+	}
+}

@@ -559,6 +559,9 @@ func (t *Table) InferredTypes() []schema.Field {
 	return out
 }
 
+// HasPreset tells whether an earlier run inferred a type for the column.
+func (t *Table) HasPreset(name string) bool { return t.preset[name] != nil }
+
 // Preset gives the types that an earlier run inferred: columns of these names
 // start with them.
 func (t *Table) Preset(fields []schema.Field) {

@@ -35,6 +35,8 @@ type propRule struct {
 	check func(string) string // "" when the value is legal, else what it must be
 	// refuse tells why a legal value is not honoured here; "" means it is.
 	refuse func(string) string
+	// canon is the text that is stored for a legal value; nil keeps it.
+	canon func(string) string
 }
 
 func isBool(v string) string {
@@ -75,6 +77,15 @@ func isDuration(v string) string {
 	return `must be a duration such as "interval 7 days" (weeks, days, hours, minutes, seconds)`
 }
 
+// interval is the form that every engine reads: delta-rs needs the word.
+func interval(v string) string {
+	v = strings.ToLower(strings.TrimSpace(v))
+	if strings.HasPrefix(v, "interval") {
+		return v
+	}
+	return "interval " + v
+}
+
 var sizeText = regexp.MustCompile(`(?i)^[1-9]\d*\s*[kmg]?b?$`)
 
 func isSize(v string) string {
@@ -109,13 +120,13 @@ var propRules = map[string]propRule{
 	"checkpoint.writeStatsAsJson":                        {check: isBool},
 	"checkpoint.writeStatsAsStruct":                      {check: isBool},
 	"checkpointPolicy":                                   {check: oneOf("classic", "v2"), refuse: func(v string) string { return refuseIf(strings.EqualFold(v, "v2")) }},
-	"checkpointRetentionDuration":                        {check: isDuration},
-	"sampleRetentionDuration":                            {check: isDuration},
-	"logRetentionDuration":                               {check: isDuration},
+	"checkpointRetentionDuration":                        {check: isDuration, canon: interval},
+	"sampleRetentionDuration":                            {check: isDuration, canon: interval},
+	"logRetentionDuration":                               {check: isDuration, canon: interval},
 	"enableExpiredLogCleanup":                            {check: isBool},
 	"enableFullRetentionRollback":                        {check: isBool},
-	"deletedFileRetentionDuration":                       {check: isDuration},
-	"setTransactionRetentionDuration":                    {check: isDuration},
+	"deletedFileRetentionDuration":                       {check: isDuration, canon: interval},
+	"setTransactionRetentionDuration":                    {check: isDuration, canon: interval},
 	"dataSkippingNumIndexedCols":                         {check: atLeast(-1)},
 	"dataSkippingStatsColumns":                           {check: anyText},
 	"dataSkippingStringPrefixLength":                     {check: atLeast(1)},
@@ -155,7 +166,7 @@ var propRules = map[string]propRule{
 	"redirectReaderWriter-preview":                       {check: anyText, refuse: refuseAny},
 	"redirectWriterOnly-preview":                         {check: anyText, refuse: refuseAny},
 	"requireCheckpointProtectionBeforeVersion":           {check: atLeast(0), refuse: internal},
-	"dropFeatureTruncateHistory.retentionDuration":       {check: isDuration},
+	"dropFeatureTruncateHistory.retentionDuration":       {check: isDuration, canon: interval},
 }
 
 func refuseIf(bad bool) string {
@@ -211,6 +222,9 @@ func checkProperties(in map[string]string) (map[string]string, []deltalog.Featur
 		case rule.refuse != nil && rule.refuse(value) != "":
 			bad("DELTA_UNSUPPORTED_PROPERTY", ErrUnsupported, "delta.%s=%s: %s", canonical, value, rule.refuse(value))
 			continue
+		}
+		if rule.canon != nil {
+			value = rule.canon(value)
 		}
 		out["delta."+canonical] = value
 	}

@@ -81,6 +81,19 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+func TestCreate_Durations(t *testing.T) {
+	for given, want := range map[string]string{"7 days": "interval 7 days", "INTERVAL 2 Weeks": "interval 2 weeks", " interval 1 day ": "interval 1 day"} {
+		tb := testtable.New(t, testtable.Spec{DDL: "id BIGINT", Properties: map[string]string{"delta.logRetentionDuration": given}})
+		snap, err := tb.Snapshot(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := snap.Metadata.Configuration["delta.logRetentionDuration"]; got != want {
+			t.Errorf("%q is stored as %q, want %q", given, got, want)
+		}
+	}
+}
+
 func TestCreate_Refused(t *testing.T) {
 	for _, tt := range []struct {
 		name, ddl string

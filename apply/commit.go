@@ -51,6 +51,15 @@ func (a *attempt) commit(ctx context.Context) (done bool, err error) {
 	if p.config, err = a.t.tableChange(a.shape); err != nil {
 		return false, err
 	}
+	if p.config != nil && p.config.config.Mode() != a.t.snap.Mode() {
+		// Mapping is switched on by a commit of its own: readers of the feed cannot
+		// follow one that changes rows as well (W-506). The batch is tried on it again.
+		table := &proposal{t: a.t, began: p.began, facts: a.t.walked, config: p.config, operation: "AUTO CDC"}
+		if _, err := table.commit(ctx); err != nil {
+			return false, fmt.Errorf("switch column mapping on: %w", err)
+		}
+		return false, nil
+	}
 	if p.staged, err = a.stage(ctx, p.config); err != nil {
 		return false, err
 	}

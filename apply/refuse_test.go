@@ -171,6 +171,25 @@ func TestRun_ColumnMapping(t *testing.T) {
 	}
 	later.must(t, "U 2@0 (name=Abe, home town=Oslo)")
 	later.wantTable(t, "1, Ann, Rome", "2, Bob, Oslo")
+	t.Run("W-506 W-407 the commit that maps and adds columns changes no row", func(t *testing.T) {
+		mapped := 0
+		tab := later.open(t)
+		for c, err := range tab.Log().Commits(context.Background(), 0, res.Version) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Version > 0 && c.Metadata != nil {
+				mapped++
+				if n := len(c.Adds) + len(c.Removes) + len(c.CDC); n > 0 || c.Protocol == nil {
+					t.Errorf("version %d: %d file actions, protocol %v", c.Version, n, c.Protocol)
+				}
+			}
+		}
+		if mapped != 1 {
+			t.Errorf("%d commits changed the table's metadata, want 1", mapped)
+		}
+		later.check(t, "mapped later", []string{"1, Ann, Rome", "2, Bob, Oslo"})
+	})
 }
 
 // A key change may be cut by a batch boundary, and an old value may come late.

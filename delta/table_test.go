@@ -318,8 +318,8 @@ func TestTable_Overwrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantRows(t, tb, delta.ScanOptions{}, `{"id":3,"p":2}`, `{"id":4,"p":null}`, `{"id":8,"p":1}`)
-			if c := actionsOf(t, tb); len(c.CDC) != 0 {
-				t.Errorf("%d change files", len(c.CDC))
+			if c := actionsOf(t, tb); len(c.CDC) != 0 || string(c.Info.OperationParameters["isDynamicPartitionOverwrite"]) != `"true"` {
+				t.Errorf("%d change files, W-204 %s", len(c.CDC), c.Info.Raw)
 			}
 		})
 		t.Run("2.1 partition predicate, feed "+feed, func(t *testing.T) {

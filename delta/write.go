@@ -298,7 +298,7 @@ func (t *Table) replaceFiles(ctx context.Context, snap *deltalog.Snapshot, w *ne
 		tx.ReadWholeTable()
 	} else {
 		tx.ReadPartitions(in)
-		params["partitionOverwriteMode"] = "dynamic"
+		params["isDynamicPartitionOverwrite"] = "true"
 	}
 	for _, a := range files {
 		if in != nil && !in(a.PartitionValues) {

@@ -71,6 +71,16 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 		if n == 0 {
 			return c.flush(yield), nil
 		}
+		if fault == "" && !utf8.Valid(c.text) {
+			fault = "INVALID_UTF8: the record is not UTF-8"
+		}
+		// What does not belong to the open batch closes it before it is taken: a
+		// position never covers a row that was not yielded.
+		if c.rows > 0 && (fault != "" || min(len(c.fields), len(c.header)) != len(c.b) || len(c.fields) > len(c.header)) {
+			if blank := len(bytes.TrimRight(c.buf[c.head:c.head+n], "\r\n")) == 0; !blank && !c.flush(yield) {
+				return false, nil
+			}
+		}
 		raw := r.take(n)
 		if len(bytes.TrimRight(raw, "\r\n")) == 0 && fault == "" {
 			r.lines++
@@ -90,10 +100,8 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 			}
 		}
 		if fault != "" {
-			if !c.flush(yield) {
-				return false, nil
-			}
 			raw = bytes.TrimRight(raw, "\r\n")
+			r.mark()
 			r.rec = event.Record{Source: r.in.uri, Transport: line - 1, End: r.off, Line: line, Raw: raw, Value: raw, Fault: fault}
 			if !yield(&r.rec) {
 				return false, nil
@@ -255,24 +263,10 @@ func (c *csvReader) parse(b []byte, eof bool) (n int, fault string, ok bool) {
 	}
 }
 
-// add takes the current fields into the batch; what differs in width begins a
-// new one.
+// add takes the current fields into the batch, which is empty or of their width.
 func (c *csvReader) add(raw []byte, line int64, yield func(*event.Record) bool) bool {
-	if !utf8.Valid(c.text) {
-		if !c.flush(yield) {
-			return false
-		}
-		raw = bytes.TrimRight(raw, "\r\n")
-		c.rec = event.Record{Source: c.in.uri, Transport: line - 1, End: c.off, Line: line, Raw: raw, Value: raw, Fault: "INVALID_UTF8: the record is not UTF-8"}
-		return yield(&c.rec)
-	}
 	width := min(len(c.fields), len(c.header))
 	long := len(c.fields) > len(c.header)
-	if c.rows > 0 && (width != len(c.b) || long) {
-		if !c.flush(yield) {
-			return false
-		}
-	}
 	if c.rows == 0 {
 		c.first, c.offset = line, line-1
 		c.b = c.b[:0]
@@ -339,6 +333,7 @@ func (c *csvReader) yieldRows(rescued string, yield func(*event.Record) bool) bo
 	for _, col := range cols {
 		col.Release()
 	}
+	c.mark()
 	c.rec = event.Record{Source: c.in.uri, Transport: c.offset, End: c.off, Line: c.first, Columns: rows, Raw: c.raw}
 	c.rows = 0
 	ok := yield(&c.rec)

@@ -514,3 +514,68 @@ func TestSource_Parquet(t *testing.T) {
 		wantCode(t, err, "FILE_CHANGED")
 	})
 }
+
+// TestSource_CSVPositions: wherever the consumer stops, a later run gives the
+// rest, each row once.
+func TestSource_CSVPositions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.csv")
+	write(t, path, "id,v\n1,a\n2,b\n3\n4,d\n\n5,\"x\"y\n6,f\n7,g,h\n8,i\n9,\"two\nlines\"\n")
+	var exp []string
+	f := &flow{opt: files.Options{Paths: []string{path}}}
+	exp, err := f.run(t, 0)
+	if err != nil || len(exp) != 9 {
+		t.Fatalf("%q %v", exp, err)
+	}
+	step := &flow{opt: f.opt}
+	var got []string
+	for range 20 {
+		rows, err := step.run(t, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, rows...)
+	}
+	if !slices.Equal(got, exp) {
+		t.Fatalf("in steps %q, at once %q", got, exp)
+	}
+}
+
+// TestSource_Cancelled: a position taken after a cancelled reading covers what
+// was yielded and no more.
+func TestSource_Cancelled(t *testing.T) {
+	for _, name := range []string{"r.csv", "r.jsonl"} {
+		path := filepath.Join(t.TempDir(), name)
+		var b strings.Builder
+		b.WriteString("id\n")
+		for i := range 200_000 {
+			fmt.Fprintf(&b, "%d\n", i)
+		}
+		write(t, path, b.String())
+		s, err := files.New(files.Options{Paths: []string{path}, Host: "h"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		n := 0
+		for rec, err := range s.Records(ctx, nil) {
+			if err != nil {
+				break
+			}
+			n += len(text(rec))
+			if n > 50_000 {
+				cancel()
+			}
+		}
+		cancel()
+		pos, _ := s.Positions()
+		f := &flow{opt: files.Options{Paths: []string{path}}, pos: map[string]event.Position{pos[0].Source: pos[0]}}
+		rest, err := f.run(t, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := (&flow{opt: f.opt}).run(t, 0)
+		if n+len(rest) != len(all) {
+			t.Fatalf("%s: %d and then %d of %d", name, n, len(rest), len(all))
+		}
+	}
+}

@@ -99,6 +99,7 @@ func (r *reader) begun(raw []byte) {
 		Source: r.in.uri, Transport: r.lines, End: r.off, Line: r.lines + 1, Raw: raw, Value: raw, Headers: r.rec.Headers[:0],
 	}
 	r.lines++
+	r.mark()
 }
 
 // line yields the record of one line; blank lines have none.
@@ -109,6 +110,7 @@ func (r *reader) line(line []byte, yield func(*event.Record) bool) bool {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if len(line) == 0 || len(bytes.TrimSpace(line)) == 0 {
 		r.lines++
+		r.mark()
 		return true
 	}
 	r.begun(line)

@@ -35,9 +35,14 @@ type reader struct {
 	// sum covers the bytes before off, in a file that may grow; of a whole file it
 	// covers the stored bytes, through raw.
 	sum   *xxhash.Digest
-	off   int64 // behind the last record yielded
+	off   int64 // behind the last byte taken
 	lines int64 // lines before off
 	done  bool
+	// seen is the newest point before which everything has been yielded.
+	seen struct {
+		off, lines int64
+		hash       uint64
+	}
 
 	buf        []byte
 	head, tail int // unread: buf[head:tail]
@@ -87,6 +92,14 @@ func (c check) String() string {
 }
 
 func hashText(d *xxhash.Digest) string { return fmt.Sprintf("%016x", d.Sum64()) }
+
+// mark says that every record before off is yielded, or about to be.
+func (r *reader) mark() {
+	r.seen.off, r.seen.lines = r.off, r.lines
+	if !r.whole {
+		r.seen.hash = r.sum.Sum64()
+	}
+}
 
 // open prepares the reading of an input from a position; nil: there is nothing
 // to read.
@@ -158,6 +171,7 @@ func (r *reader) begin(pos event.Position, known bool) (bool, error) {
 			}
 			r.sum.Reset()
 			r.off, r.start, r.lines = 0, 0, 0
+			r.mark()
 			return true, r.decode(&peeker{r: r.file}, r.in.path)
 		}
 		if r.kind == "parquet" {
@@ -185,6 +199,7 @@ func (r *reader) resume(pos event.Position, c check) error {
 		return r.changed(fmt.Sprintf("the first %d bytes are no longer what was read", pos.Offset))
 	}
 	r.off, r.start, r.lines = pos.Offset, pos.Offset, c.lines
+	r.mark()
 	return nil
 }
 
@@ -332,6 +347,7 @@ func (r *reader) finish() error {
 		if _, err := io.Copy(r.sum, io.NewSectionReader(r.file, 0, now.Size())); err != nil {
 			return notFound(r.in.path, err)
 		}
+		r.seen.off, r.seen.lines, r.seen.hash = r.off, r.lines, r.sum.Sum64()
 		r.done = true
 	}
 	return nil
@@ -343,8 +359,8 @@ func (r *reader) position() (event.Position, bool) {
 	if r.in.stdin || r.whole && !r.done {
 		return event.Position{}, false
 	}
-	c := check{hash: hashText(r.sum), lines: r.lines, size: r.stat.Size(), mtime: r.stat.ModTime().UnixNano(), id: fileID(r.stat)}
-	return event.Position{Source: r.in.uri, Offset: r.off, Check: c.String(), Done: r.done}, true
+	c := check{hash: fmt.Sprintf("%016x", r.seen.hash), lines: r.seen.lines, size: r.stat.Size(), mtime: r.stat.ModTime().UnixNano(), id: fileID(r.stat)}
+	return event.Position{Source: r.in.uri, Offset: r.seen.off, Check: c.String(), Done: r.done}, true
 }
 
 func (r *reader) close() {

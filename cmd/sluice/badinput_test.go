@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -25,16 +27,16 @@ func edit(t *testing.T, name string, change func([]byte) []byte) {
 	}
 }
 
-// dataFile is the file of the row of version 1.
-func dataFile(t *testing.T, dir string) string {
+// addedFile is the data file that version 1 of a table added.
+func addedFile(t *testing.T, dir, table string) string {
 	t.Helper()
-	for line := range strings.Lines(must(t, dir, "log", "people", "--version", "1", "--actions")) {
+	for line := range strings.Lines(must(t, dir, "log", table, "--version", "1", "--actions")) {
 		var a struct{ Add *struct{ Path string } }
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			t.Fatal(err)
 		}
 		if a.Add != nil {
-			return filepath.Join(dir, "people", a.Add.Path)
+			return filepath.Join(dir, table, a.Add.Path)
 		}
 	}
 	t.Fatal("version 1 adds no file")
@@ -79,16 +81,30 @@ func TestBadTable_Refusals(t *testing.T) {
 			})
 		}, exitRefused, "DELTA_UNSUPPORTED_FEATURES_FOR_READ", false},
 		{"a data file is missing", func(t *testing.T, dir string) {
-			if err := os.Remove(dataFile(t, dir)); err != nil {
+			if err := os.Remove(addedFile(t, dir, "people")); err != nil {
 				t.Fatal(err)
 			}
 		}, exitNotFound, "DATA_FILE_MISSING", true},
 		{"a data file is shorter than its size", func(t *testing.T, dir string) {
-			edit(t, dataFile(t, dir), func(b []byte) []byte { return b[:len(b)/2] })
+			edit(t, addedFile(t, dir, "people"), func(b []byte) []byte { return b[:len(b)/2] })
 		}, exitCorrupt, "DATA_FILE_TRUNCATED", true},
 		{"a data file holds other bytes", func(t *testing.T, dir string) {
-			edit(t, dataFile(t, dir), func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) })
+			edit(t, addedFile(t, dir, "people"), func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) })
 		}, exitCorrupt, "DATA_FILE_CORRUPT", true},
+		{"a data file of another schema", func(t *testing.T, dir string) {
+			must(t, dir, "create", "other", "--schema", "id BIGINT, name INT, score DECIMAL(20,2), born DATE")
+			mustIn(t, dir, "id,name\n1,5\n", "append", "other", "--from", "-", "--format", "csv")
+			other, err := os.ReadFile(addedFile(t, dir, "other"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := addedFile(t, dir, "people")
+			if err := os.WriteFile(name, other, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			size := regexp.MustCompile(`"size":\d+`)
+			edit(t, logFile(dir, "1"), func(b []byte) []byte { return size.ReplaceAll(b, fmt.Appendf(nil, `"size":%d`, len(other))) })
+		}, exitCorrupt, "DATA_FILE_SCHEMA_MISMATCH", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := people(t)
@@ -185,5 +201,35 @@ func TestBadRows_Refusals(t *testing.T) {
 	}
 	if after := tree(t, dir); after != before {
 		t.Errorf("refusals changed something:\n%s\n%s", before, after)
+	}
+}
+
+// TestBadCheckpoint_Hint: a hint that disagrees with what is there only costs a
+// listing; a checkpoint whose bytes are damaged is an error with a code.
+func TestBadCheckpoint_Hint(t *testing.T) {
+	dir := people(t)
+	must(t, dir, "checkpoint", "people")
+	mustIn(t, dir, "id\n2\n", "append", "people", "--from", "-", "--format", "csv")
+	hint := filepath.Join(dir, "people", "_delta_log", "_last_checkpoint")
+	for _, text := range []string{`{"version":7,"size":9}`, `{"version":1,"size":9,"parts":3}`, "junk", ""} {
+		if err := os.WriteFile(hint, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := must(t, dir, "cat", "people", "--count"); got != "{\"count\":2}\n" {
+			t.Errorf("R-105 hint %q: %s", text, got)
+		}
+	}
+	checkpoint := filepath.Join(dir, "people", "_delta_log", strings.Repeat("0", 19)+"1.checkpoint.parquet")
+	edit(t, checkpoint, func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) })
+	if err := os.Remove(logFile(dir, "0")); err != nil { // no way around the checkpoint
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	r := sluice(t, dir, "cat", "people")
+	if r.code != exitCorrupt || !strings.HasPrefix(r.stderr, "sluice: ") || strings.HasPrefix(r.stderr, "sluice: INTERNAL") {
+		t.Errorf("exit %d, %s", r.code, r.stderr)
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("the table changed:\n%s\n%s", before, after)
 	}
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,6 +80,9 @@ func (f *applyFlags) withoutOperation(in *source.Opened) {
 	}
 }
 
+// errPacked ends a walk: the size of a compressed file says nothing of its content.
+var errPacked = errors.New("compressed")
+
 // totalSize is how many bytes the files hold, for progress; 0 when that is not known.
 func totalSize(paths []string) int64 {
 	total := int64(0)
@@ -96,13 +99,17 @@ func totalSize(paths []string) int64 {
 				if err != nil || d.IsDir() {
 					return err
 				}
+				switch filepath.Ext(d.Name()) {
+				case ".gz", ".zst", ".bz2", ".snappy", ".parquet":
+					return errPacked
+				}
 				info, err := d.Info()
 				if err == nil {
 					total += info.Size()
 				}
 				return err
 			})
-			if err != nil && !os.IsNotExist(err) {
+			if err != nil {
 				return 0
 			}
 		}

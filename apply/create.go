@@ -88,7 +88,7 @@ func forbiddenName(s *schema.Struct) (string, bool) {
 }
 
 func (t *target) warnMapping(column string) {
-	t.run.warn(fmt.Sprintf("%s: column name %q needs column mapping, which is turned on; readers without column mapping (delta-rs before 1.0 for the change feed, Presto, old Spark) cannot read the table or follow its feed", t.title, column))
+	t.run.warn(fmt.Sprintf("%s: column name %q needs column mapping, which is turned on; deltalake (delta-rs) then cannot follow the change feed, and its to_pandas and to_pyarrow_dataset show nulls (its SQL, Spark, DuckDB and sluice read rows rightly; Spark and sluice follow the feed); rename or leave out the column to avoid it", t.title, column))
 }
 
 // checkHidden holds the table's hidden group to the flow's sequence type.

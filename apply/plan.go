@@ -18,7 +18,6 @@ const (
 	stateTxn       = "sluice-state"
 	propState      = "sluice.apply.state"
 	propFormat     = "sluice.apply.format"
-	propKeys       = "sluice.apply.keys"
 	formatNumber   = 1
 	defaultRows    = 100_000
 	defaultBytes   = 256_000_000
@@ -28,7 +27,6 @@ const (
 	propRetention  = "delta.setTransactionRetentionDuration"
 	propChangeFeed = "delta.enableChangeDataFeed"
 	propDV         = "delta.enableDeletionVectors"
-	propAppendOnly = "delta.appendOnly"
 )
 
 // validate reports what is wrong with a flow whatever its source holds.

@@ -94,11 +94,10 @@ func (p *proposal) clashesState(before, after *state) bool {
 	if p.truncate != nil && p.keys != nil {
 		return true // a truncate concerns every key: think again
 	}
-	for name, d := range after.flows {
+	for _, d := range after.flows {
 		if p.def != nil && checkDef(d, *p.def) != nil {
 			return true
 		}
-		_ = name
 	}
 	for key := range p.keys {
 		b, a := before.deletes[key], after.deletes[key]

@@ -22,7 +22,6 @@ type staged struct {
 	removes []*deltalog.Remove
 	cdc     []*deltalog.CDC
 	bytes   int64
-	copied  int64
 	discard func(context.Context) error
 }
 
@@ -77,7 +76,7 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 		return nil, fmt.Errorf("write rows: %w", err)
 	}
 	return &staged{adds: s.Adds, removes: s.Removes, cdc: s.CDC, bytes: s.Metrics.BytesAdded + s.Metrics.ChangeBytes,
-		copied: s.Metrics.RowsCopied, discard: s.Discard}, nil
+		discard: s.Discard}, nil
 }
 
 // rowsTagger makes the tag sluice.rows of a data file: format, target, smallest and

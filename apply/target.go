@@ -47,7 +47,6 @@ type target struct {
 	result    TargetResult
 	parked    *Error
 	mapped    map[string]string // physical names of columns that are about to join
-	advised   bool
 }
 
 func newTarget(r *run, dir, title string, store storage.Store) *target {

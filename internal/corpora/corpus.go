@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-data/sluice/log/schema"
 )
 
-func Load(t *testing.T, dir string) *Corpus {
+func Load(t testing.TB, dir string) *Corpus {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "corpus.json"))
 	if err != nil {
@@ -27,7 +27,7 @@ func Load(t *testing.T, dir string) *Corpus {
 	return c
 }
 
-func EventsFile(t *testing.T, dir string) string {
+func EventsFile(t testing.TB, dir string) string {
 	t.Helper()
 	m, _ := filepath.Glob(filepath.Join(dir, "events.jsonl*"))
 	if len(m) != 1 {
@@ -223,4 +223,17 @@ func ExpectedRows(t *testing.T, c *Corpus, dir, name string) Table {
 		out = append(out, m)
 	}
 	return ByKey(c.Tables[name].Key, out)
+}
+
+// Tables are the tables of a corpus that have a key, sorted.
+func Tables(t testing.TB, dir string) []string {
+	t.Helper()
+	var out []string
+	for name, table := range Load(t, dir).Tables {
+		if len(table.Key) > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

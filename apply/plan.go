@@ -44,10 +44,12 @@ func (f *Flow) validate() error {
 	default:
 		errs = append(errs, analysis("PARSE_SYNTAX_ERROR", "stored as %q: must be 1, 2 or bitemporal", f.StoredAsSCDType))
 	}
-	unsupported(f.IgnoreNullUpdates, "IGNORE NULL UPDATES")
+	unsupported(f.IgnoreNullUpdates || f.IgnoreNullUpdatesColumnList != nil || f.IgnoreNullUpdatesExceptColumnList != nil, "IGNORE NULL UPDATES")
 	unsupported(f.ColumnsToUpdate != "", "COLUMNS TO UPDATE")
-	unsupported(f.TrackHistory, "TRACK HISTORY ON")
+	unsupported(f.TrackHistoryColumnList != nil || f.TrackHistoryExceptColumnList != nil, "TRACK HISTORY ON")
 	unsupported(f.SystemSequenceBy != "", "SYSTEM SEQUENCE BY")
+	unsupported(len(f.Expectations) > 0, "CONSTRAINT ... EXPECT")
+	unsupported(f.Snapshot != "" || f.SnapshotVersion != "", "FROM SNAPSHOT")
 	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
 		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
 	}

@@ -49,6 +49,10 @@ const (
 	PoisonQuarantine OnPoison = "quarantine"
 )
 
+// Expectation is a condition on the rows of a target. OnViolation is "" (only
+// counted), "DROP ROW" or "FAIL UPDATE".
+type Expectation struct{ Name, Expr, OnViolation string }
+
 // Flow is an AUTO CDC flow in the words of auto-cdc 1.7.
 type Flow struct {
 	// Name identifies the flow in the state; empty: derived from target and
@@ -68,12 +72,21 @@ type Flow struct {
 	// StoredAsSCDType is "", "1", "2" or "bitemporal"; only SCD1 is implemented,
 	// others are refused with UNSUPPORTED_CLAUSE.
 	StoredAsSCDType string
-	// IgnoreNullUpdates, ColumnsToUpdate, TrackHistory and SystemSequenceBy are
-	// refused with UNSUPPORTED_CLAUSE when set.
-	IgnoreNullUpdates bool
-	ColumnsToUpdate   string
-	TrackHistory      bool
-	SystemSequenceBy  string
+	// What follows, to SnapshotVersion, is refused with UNSUPPORTED_CLAUSE when
+	// set. At most one of the three ignore-null options and one of the two lists of
+	// tracked columns is given; a list is given if it is not nil.
+	IgnoreNullUpdates                 bool
+	IgnoreNullUpdatesColumnList       []string
+	IgnoreNullUpdatesExceptColumnList []string
+	ColumnsToUpdate                   string
+	TrackHistoryColumnList            []string
+	TrackHistoryExceptColumnList      []string
+	SystemSequenceBy                  string
+	// Expectations are tested on rows of the result (auto-cdc 2.9).
+	Expectations []Expectation
+	// Snapshot and SnapshotVersion are the queries of a snapshot flow (auto-cdc 2.8).
+	Snapshot        string
+	SnapshotVersion string
 	// Once: the flow runs to completion once per target generation.
 	Once bool
 

@@ -414,8 +414,7 @@ func TestRead_DeletionVector(t *testing.T) {
 	}
 }
 
-func bind(t testing.TB, l *Layout, text string) *expr.Bound {
-	t.Helper()
+func bind(t interface{ Fatal(...any) }, l *Layout, text string) *expr.Bound {
 	e, err := expr.Parse(text)
 	if err != nil {
 		t.Fatal(err)

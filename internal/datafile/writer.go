@@ -231,48 +231,45 @@ func (w *Writer) split(cols []arrow.Array, n int) ([]group, error) {
 	if len(w.l.partition) == 0 {
 		return []group{{}}, nil
 	}
-	texts := make([][]*string, len(w.l.partition))
+	parts := make([]distinct, len(w.l.partition))
 	for p, c := range w.l.partition {
-		t, err := partitionTexts(cols[c])
+		d, err := distinctTexts(cols[c])
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", w.l.Schema.Fields[c].Name, err)
 		}
 		if f := w.l.Schema.Fields[c]; !f.Nullable && !w.o.Change {
-			if i := slices.Index(t, nil); i >= 0 {
-				return nil, &ConstraintError{CodeNotNull, f.Name, int64(i), "null (or empty) value in a NOT NULL partition column"}
+			if id := slices.Index(d.values, nil); id >= 0 {
+				return nil, &ConstraintError{CodeNotNull, f.Name, int64(slices.Index(d.ids, int32(id))), "null (or empty) value in a NOT NULL partition column"}
 			}
 		}
-		texts[p] = t
+		parts[p] = d
 	}
-	var groups []group
-	at := map[string]int{}
-	var key strings.Builder
-	last, lastKey := -1, ""
-	for i := range n {
-		key.Reset()
-		for p := range texts {
-			if v := texts[p][i]; v == nil {
-				key.WriteByte(0)
-			} else {
-				key.WriteByte(1)
-				key.WriteString(*v)
-				key.WriteByte(0)
-			}
-		}
-		if k := key.String(); last < 0 || k != lastKey {
-			g, ok := at[k]
+	// The number of a group follows from those of its values, column by column.
+	ids := slices.Clone(parts[0].ids)
+	count := len(parts[0].values)
+	for _, d := range parts[1:] {
+		dense := map[int64]int32{}
+		for i, id := range ids {
+			key := int64(id)*int64(len(d.values)) + int64(d.ids[i])
+			k, ok := dense[key]
 			if !ok {
-				g = len(groups)
-				at[k] = g
-				values := make([]*string, len(texts))
-				for p := range texts {
-					values[p] = texts[p][i]
-				}
-				groups = append(groups, group{values: values})
+				k = int32(len(dense))
+				dense[key] = k
 			}
-			last, lastKey = g, k
+			ids[i] = k
 		}
-		groups[last].rows = append(groups[last].rows, int64(i))
+		count = len(dense)
+	}
+	groups := make([]group, count)
+	for i, id := range ids {
+		g := &groups[id]
+		if g.rows == nil {
+			g.values = make([]*string, len(parts))
+			for p, d := range parts {
+				g.values[p] = d.values[d.ids[i]]
+			}
+		}
+		g.rows = append(g.rows, int64(i))
 	}
 	if len(groups) == 1 {
 		groups[0].rows = nil
@@ -280,24 +277,76 @@ func (w *Writer) split(cols []arrow.Array, n int) ([]group, error) {
 	return groups, nil
 }
 
-// partitionTexts is the raw partition string of each value, nil for null. Runs of
-// one value are formatted once.
-func partitionTexts(a arrow.Array) ([]*string, error) {
-	out := make([]*string, a.Len())
-	for i := range out {
-		if i > 0 && array.SliceEqual(a, int64(i-1), int64(i), a, int64(i), int64(i+1)) {
-			out[i] = out[i-1]
-			continue
-		}
-		raw, null, err := schema.FormatPartitionValue(a, i)
-		if err != nil {
-			return nil, err
-		}
-		if !null {
-			out[i] = &raw
-		}
+// distinct are the partition texts of a column: values[ids[i]] is that of row i, nil
+// for null. Values are numbered by first appearance.
+type distinct struct {
+	ids    []int32
+	values []*string
+}
+
+func distinctTexts(a arrow.Array) (distinct, error) {
+	switch a := a.(type) {
+	case *array.String:
+		return distinctBy(a, a.Value)
+	case *array.Int64:
+		return distinctBy(a, a.Value)
+	case *array.Int32:
+		return distinctBy(a, a.Value)
+	case *array.Int16:
+		return distinctBy(a, a.Value)
+	case *array.Int8:
+		return distinctBy(a, a.Value)
+	case *array.Date32:
+		return distinctBy(a, a.Value)
+	case *array.Timestamp:
+		return distinctBy(a, a.Value)
+	case *array.Boolean:
+		return distinctBy(a, a.Value)
+	case *array.Decimal128:
+		return distinctBy(a, a.Value)
+	case *array.Binary:
+		return distinctBy(a, func(i int) string { return string(a.Value(i)) })
 	}
-	return out, nil
+	return distinctBy(a, func(i int) int { return i })
+}
+
+// distinctBy formats each value once; values of one text are one.
+func distinctBy[K comparable](a arrow.Array, key func(int) K) (distinct, error) {
+	d := distinct{ids: make([]int32, a.Len())}
+	seen, texts, null := map[K]int32{}, map[string]int32{}, int32(-1)
+	for i := range d.ids {
+		valid := a.IsValid(i)
+		if valid {
+			if id, ok := seen[key(i)]; ok {
+				d.ids[i] = id
+				continue
+			}
+		}
+		raw, isNull, err := schema.FormatPartitionValue(a, i)
+		if err != nil {
+			return d, err
+		}
+		id, ok := null, null >= 0
+		if !isNull {
+			id, ok = texts[raw]
+		}
+		if !ok {
+			id = int32(len(d.values))
+			if isNull {
+				null = id
+				d.values = append(d.values, nil)
+			} else {
+				text := strings.Clone(raw)
+				texts[text] = id
+				d.values = append(d.values, &text)
+			}
+		}
+		if valid {
+			seen[key(i)] = id
+		}
+		d.ids[i] = id
+	}
+	return d, nil
 }
 
 func partitionKey(values []*string) string {

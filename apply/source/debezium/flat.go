@@ -175,6 +175,9 @@ func (d *Decoder) flatSeq(m *flatMeta, op byte, transport int64) (wire.Seq, erro
 		return wire.Seq{}, &ConfigError{"TOMBSTONES_HAVE_NO_POSITION", "tombstones are the deletes of this stream and carry no position; use sequence=transport, or delete.tombstone.handling.mode=rewrite in the connector"}
 	case byTransport || kind == wire.SeqTransport:
 		kind = wire.SeqTransport
+		if !d.state.Deletes && d.opt.tombstones != "control" {
+			d.warn("no delete events (__deleted) in the stream so far: null values are its deletes; a connector that drops those, too, loses deletes and leaves the old row of a changed key")
+		}
 		d.warn("flattened rows are ordered by their place in the topic: re-sent events after a connector restart count as new; add position fields (add.fields) and delete.tombstone.handling.mode=rewrite")
 	}
 	return d.seq(&m.src, kind, m.src.inSnapshot(op), transport)

@@ -189,7 +189,7 @@ func TestWriter_Refuses(t *testing.T) {
 	}
 	w, _ = NewWriter(io.Discard, one(schema.Long), WriterOptions{})
 	if err := w.Write(jsonBatch(t, one(schema.Integer), `[{"c":1}]`)); !errors.Is(err, ErrInvalid) {
-		t.Errorf("other type: %v", err)
+		t.Errorf("W-402 other type: %v", err)
 	}
 	b := array.NewDecimal128Builder(memory.DefaultAllocator, &arrow.Decimal128Type{Precision: 3, Scale: 0})
 	b.Append(decimal128.FromI64(1000))

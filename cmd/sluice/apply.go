@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -115,11 +117,21 @@ func (f *applyFlags) check() error {
 		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" {
 			return notYet("source " + scheme + "://")
 		}
+		if isTable(src) {
+			return notYet("a Delta table as source (" + src + ")")
+		}
 	}
 	if len(problems) > 0 {
 		return usage("INVALID_FLAG", "apply: %s", strings.Join(problems, "; "))
 	}
 	return nil
+}
+
+// isTable tells whether a source is the folder of a Delta table, whose files must
+// not be taken for rows: some of them may be removed, rewritten or change files.
+func isTable(src string) bool {
+	st, err := os.Stat(filepath.Join(strings.TrimPrefix(src, "file://"), "_delta_log"))
+	return err == nil && st.IsDir()
 }
 
 // flowOf is the flow that the flags describe.

@@ -153,6 +153,7 @@ func TestApply_HostileTableNames(t *testing.T) {
 func TestApply_Refusals(t *testing.T) {
 	dir := t.TempDir()
 	writeEvents(t, dir, 0)
+	must(t, dir, "create", "table", "--schema", "id BIGINT")
 	row := "{\"id\":1,\"name\":\"Ada\",\"ts\":1}\n"
 	for _, c := range []struct {
 		name, stdin string
@@ -170,6 +171,7 @@ func TestApply_Refusals(t *testing.T) {
 		{"missing input", "", []string{"--from", "none.jsonl"}, exitNotFound, "NOT_FOUND"},
 		{"unknown format", row, []string{"--from", "-", "--format", "xml"}, exitUsage, "UNKNOWN_FORMAT"},
 		{"unknown option", row, []string{"--from", "-", "--format", "rows", "--keys", "id", "--sequence-by", "ts", "--option", "x=1"}, exitUsage, "BAD_OPTION"},
+		{"a Delta table as source", "", []string{"--from", "table"}, exitUsage, "NOT_SUPPORTED_YET"},
 		{"no events", "", []string{"--from", "-"}, exitUsage, "FORMAT_UNCLEAR"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

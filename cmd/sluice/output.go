@@ -14,6 +14,9 @@ import (
 
 // printRows writes a stream of rows to standard output in the chosen form.
 func (a *app) printRows(s *schema.Struct, rows iter.Seq2[arrow.RecordBatch, error]) (err error) {
+	if f := a.form(); a.outTerminal && (f == rowio.Parquet || f == rowio.Arrow) {
+		return usage("BINARY_TO_TERMINAL", "--output %s: the bytes are not for a terminal: send them to a file or a pipe", f)
+	}
 	w, err := rowio.NewWriter(a.stdout, a.form(), s, rowio.WriteOptions{Width: a.width()})
 	if err != nil {
 		return err

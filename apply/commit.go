@@ -27,6 +27,7 @@ type proposal struct {
 	began     time.Time
 	staged    *staged
 	facts     []stateRow
+	folded    []string // keys whose version entries are void from this commit on
 	positions []event.Position
 	def       *flowDef // nil: positions only
 	once      bool
@@ -46,7 +47,7 @@ type proposal struct {
 
 // commit stages files, writes the state and commits the target.
 func (a *attempt) commit(ctx context.Context) (done bool, err error) {
-	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts), positions: a.positions,
+	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts), folded: a.decision.folded, positions: a.positions,
 		def: &a.def, truncate: a.decision.truncate, keys: a.fold.index, operation: "AUTO CDC"}
 	if p.config, err = a.t.tableChange(a.shape); err != nil {
 		return false, err
@@ -106,6 +107,9 @@ func (p *proposal) commit(ctx context.Context) (done bool, err error) {
 // pin, which walks over the winners that this commit was rebased on.
 func (p *proposal) take(version int64) {
 	t := p.t
+	if version == t.snap.Version+1 {
+		p.next.walk = version // nobody came between
+	}
 	t.state, t.files, t.walked = p.next, p.nextF, nil
 	t.adopt = false
 	t.result.Version = version
@@ -135,6 +139,9 @@ func (p *proposal) writeState(ctx context.Context) error {
 		if err := next.add(f); err != nil {
 			return err
 		}
+	}
+	for _, key := range p.folded {
+		delete(next.entries, key)
 	}
 	version, files, err := t.states.write(ctx, p.baseF, next, p.facts, now)
 	if err != nil {

@@ -16,7 +16,10 @@ type decision struct {
 	files   []fileChange // aligned with the groups of the look-up; some change nothing
 	inserts []*register
 	facts   []stateRow // keyed facts to add to the state
-	rows    Rows
+	// folded are keys whose version entries went into a rewritten row, or whose row
+	// is gone: their entries are void and leave the state when it is next compacted.
+	folded []string
+	rows   Rows
 	// truncate is the new truncate sequence; nil: none.
 	truncate []byte
 }
@@ -80,12 +83,14 @@ func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, err
 			fc := &d.files[k.row.match]
 			fc.deletes = append(fc.deletes, k.row.row)
 			d.rows.Deleted++
+			d.fold(f, k)
 			f.tombstone(d, k, now)
 		case !f.sameRow(before, after):
 			fc := &d.files[k.row.match]
 			fc.updates = append(fc.updates, k.row.row)
 			fc.after = append(fc.after, after)
 			d.rows.Updated++
+			d.fold(f, k)
 		case !f.sameHidden(before, after):
 			f.hiddenChange(d, s, k, now)
 		}
@@ -116,6 +121,12 @@ func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, err
 		d.facts = append(d.facts, stateRow{Kind: kindDeparted, Key: []byte(l.key), Seq: []byte(l.seq), Payload: payload, At: now})
 	}
 	return d, nil
+}
+
+func (d *decision) fold(f *fold, k *keyed) {
+	if len(f.state.entries[k.key]) > 0 {
+		d.folded = append(d.folded, k.key)
+	}
 }
 
 // tombstone keeps the floor of a dead key, unless a truncate says as much.

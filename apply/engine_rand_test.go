@@ -20,6 +20,12 @@ func TestRun_Model(t *testing.T) {
 		g.Conflicts = !g.Unavailable && !g.Growth
 		events := g.Events(rt, 24)
 		b := newBench(t, "data: a STRING, b STRING, c STRING")
+		if rapid.IntRange(0, 3).Draw(rt, "partitioned") == 0 {
+			b.flow.PartitionBy = []string{"a"}
+		}
+		if rapid.IntRange(0, 7).Draw(rt, "mapped") == 0 {
+			b.flow.Properties = map[string]string{"delta.columnMapping.mode": "name"}
+		}
 		b.flow.BatchRows = rapid.SampledFrom([]int{0, 1, 3, 7}).Draw(rt, "batch rows")
 		var fed []string
 		before := model.Table{}

@@ -99,6 +99,13 @@ type entry struct {
 	at     int64
 }
 
+// covers tells whether e says everything that o says. Field versions are not looked
+// into: such entries stay beside each other.
+func (e entry) covers(o entry) bool {
+	return bytes.Equal(e.Over, o.Over) && e.Epoch == o.Epoch && len(e.Fields)+len(o.Fields) == 0 &&
+		bytes.Compare(e.V, o.V) >= 0 && bytes.Compare(e.D, o.D) >= 0
+}
+
 // fieldEntry is the version of one field where it is not the row's.
 type fieldEntry struct {
 	Name string `json:"n"` // physical
@@ -181,7 +188,16 @@ func (s *state) add(r stateRow) error {
 			return fmt.Errorf("read state row %s: %w", r.Kind, err)
 		}
 		e.at = r.At
-		s.entries[string(r.Key)] = append(slices.Clip(s.entries[string(r.Key)]), e)
+		var list []entry
+		for _, old := range s.entries[string(r.Key)] {
+			if old.covers(e) {
+				return nil
+			}
+			if !e.covers(old) {
+				list = append(list, old)
+			}
+		}
+		s.entries[string(r.Key)] = append(list, e)
 	case kindDeparted:
 		list := slices.DeleteFunc(slices.Clone(s.departed[string(r.Key)]), func(d departed) bool {
 			return bytes.Equal(d.seq, r.Seq) && d.at <= r.At

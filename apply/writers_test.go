@@ -426,6 +426,15 @@ func TestTarget_StateMismatch(t *testing.T) {
 		_, err := c.run("U 1@6 (Ann, Oslo)")
 		wantCode(t, err, CodeStateMismatch)
 	})
+	t.Run("a newer format", func(t *testing.T) {
+		c := newBench(t, "")
+		c.store = copyStore(t, b.store, func(string) bool { return true })
+		if _, err := c.open(t).SetProperties(ctx, map[string]string{propFormat: "2"}, delta.PropertyOptions{}); err != nil {
+			t.Skip("delta keeps the property: " + err.Error())
+		}
+		_, err := c.run("U 1@6 (Ann, Oslo)")
+		wantCode(t, err, CodeFormatTooNew)
+	})
 	t.Run("transaction retention", func(t *testing.T) {
 		c := newBench(t, "")
 		c.store = copyStore(t, b.store, func(string) bool { return true })
@@ -435,4 +444,49 @@ func TestTarget_StateMismatch(t *testing.T) {
 		_, err := c.run("U 1@6 (Ann, Oslo)")
 		wantCode(t, err, CodeTransactionRetention)
 	})
+}
+
+// The state gathers its files and loses nothing: tombstones, floors, version
+// entries and departed images of many small batches still count.
+func TestStateTable_Compaction(t *testing.T) {
+	b := newBench(t, "")
+	b.flow.BatchRows = 1
+	b.must(t, "U 1@5 (Ann, Rome)", "U 2@5 (Bob, Oslo)")
+	var lines []string
+	for i := range 3 * maxFactFiles {
+		lines = append(lines, fmt.Sprintf("D %d@9", 100+i), fmt.Sprintf("U 1@%d (Ann, Rome)", 10+i))
+	}
+	lines = append(lines, "D 50@7 new=51")
+	b.must(t, lines...)
+	log := deltalog.Open(storage.Sub(b.store, "_apply/state"), deltalog.Options{})
+	snap, err := log.Latest(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := snap.FileList(context.Background())
+	if err != nil || len(files) > maxFactFiles+1 {
+		t.Fatalf("%d state files, %v", len(files), err)
+	}
+	b.must(t, "U 100@8 (x, y)", fmt.Sprintf("U %d@8 (x, y)", 100+3*maxFactFiles-1), "U 1@40 (x, y)", "U 50@6 (x, here)", "U 51@7 (Zoe, ?) old=50")
+	b.wantTable(t, "1, Ann, Rome", "2, Bob, Oslo", "51, Zoe, here")
+	b.must(t, "U 1@500 (Anna, Rome)", "U 1@400 (x, y)")
+	b.wantTable(t, "1, Anna, Rome", "2, Bob, Oslo", "51, Zoe, here")
+}
+
+// --state keeps the state elsewhere, and the target remembers where.
+func TestTarget_StatePath(t *testing.T) {
+	b := newBench(t, "")
+	elsewhere := storage.NewMemory("state")
+	b.flow.StatePath = "/elsewhere"
+	b.flow.State = func(target string) (storage.Store, error) { return storage.Sub(elsewhere, target), nil }
+	b.must(t, "U 1@5 (Ann, Rome)")
+	for o := range b.store.List(context.Background(), "_apply/state", "") {
+		t.Errorf("%s was written", o.Key)
+	}
+	b.must(t, "U 1@4 (Late, Bern)", "D 2@9")
+	b.must(t, "U 2@8 (Late, Bern)")
+	b.wantTable(t, "1, Ann, Rome")
+	b.flow.State, b.flow.StatePath = nil, ""
+	_, err := b.run("U 1@6 (Ann, Oslo)")
+	wantCode(t, err, CodeStatePathMismatch)
 }

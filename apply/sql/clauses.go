@@ -412,3 +412,14 @@ func shift(base Pos, p expr.Pos) Pos {
 	}
 	return Pos{base.Line + p.Line - 1, p.Col}
 }
+
+// canonicalExpr is the canonical text of an expression, or the text itself.
+func canonicalExpr(text string) string {
+	if text == "" {
+		return ""
+	}
+	if e, err := expr.Parse(text); err == nil {
+		return e.String()
+	}
+	return text
+}

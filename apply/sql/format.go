@@ -165,6 +165,7 @@ func (w *writer) source(s *Source) {
 
 // queryText keeps the closing parenthesis out of a comment.
 func queryText(q string) string {
+	q = strings.TrimSpace(q)
 	if last := q[strings.LastIndexByte(q, '\n')+1:]; strings.Contains(last, "--") {
 		return q + "\n"
 	}
@@ -263,7 +264,7 @@ func (w *writer) elements(t *Table) []string {
 		}
 	}
 	for _, e := range t.Expectations {
-		text := fmt.Sprintf("CONSTRAINT %s EXPECT (%s)", schema.QuoteName(e.Name), e.Expr)
+		text := fmt.Sprintf("CONSTRAINT %s EXPECT (%s)", schema.QuoteName(e.Name), canonicalExpr(e.Expr))
 		if e.OnViolation != Warn {
 			text += " ON VIOLATION " + string(e.OnViolation)
 		}
@@ -366,17 +367,17 @@ func (w *writer) feed(f *Flow) {
 	w.line("keys", "KEYS %s", names(f.Keys))
 	text := func(key, clause, value string) {
 		if value != "" {
-			w.line(key, "%s %s", clause, value)
+			w.line(key, "%s %s", clause, canonicalExpr(value))
 		}
 	}
 	set := func(key, clause string, list, except []string) {
-		if except != nil {
+		if len(except) > 0 {
 			w.line(key, "%s * EXCEPT %s", clause, names(except))
 		} else if list != nil {
 			w.line(key, "%s %s", clause, names(list))
 		}
 	}
-	if f.IgnoreNullUpdates {
+	if f.IgnoreNullUpdates || f.IgnoreNullUpdatesExceptColumnList != nil && len(f.IgnoreNullUpdatesExceptColumnList) == 0 {
 		w.line("ignore_null_updates", "IGNORE NULL UPDATES")
 	}
 	set("ignore_null_updates", "IGNORE NULL UPDATES ON", f.IgnoreNullUpdatesColumnList, f.IgnoreNullUpdatesExceptColumnList)

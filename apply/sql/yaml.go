@@ -341,6 +341,7 @@ func (y *yamlReader) flow(m *yamlMap, whole bool) {
 	f.TrackHistoryColumnList = m.list(y, "track_history_column_list", f.at)
 	f.TrackHistoryExceptColumnList = m.list(y, "track_history_except_column_list", f.at)
 	f.Once = m.boolean(y, "once", f.at)
+	f.dropEmpty()
 	described := whole
 	for _, k := range tableKeys {
 		described = described || m.has(k) && k != "comment"
@@ -359,4 +360,21 @@ func (y *yamlReader) flow(m *yamlMap, whole bool) {
 	}
 	m.rest(y, "a flow")
 	y.script.Flows = append(y.script.Flows, f)
+}
+
+// dropEmpty writes empty lists of excepted columns, which mean all, as what they
+// mean. Options that do not go together stay as they are.
+func (f *Flow) dropEmpty() {
+	empty := func(except *[]string, list []string) bool {
+		if *except == nil || len(*except) > 0 || list != nil {
+			return false
+		}
+		*except = nil
+		return true
+	}
+	empty(&f.ExceptColumnList, f.ColumnList)
+	empty(&f.TrackHistoryExceptColumnList, f.TrackHistoryColumnList)
+	if !f.IgnoreNullUpdates && empty(&f.IgnoreNullUpdatesExceptColumnList, f.IgnoreNullUpdatesColumnList) {
+		f.IgnoreNullUpdates = true
+	}
 }

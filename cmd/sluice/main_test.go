@@ -197,3 +197,17 @@ func TestRun_VersionAndCompletion(t *testing.T) {
 		}
 	}
 }
+
+func TestRun_Logs(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"apply", "--into", "t", "--from", "-", "--keys", "id", "--sequence-by", "id", "--log-level", "info"}
+	r := sluiceIn(t, dir, "{\"id\":1,\"op\":\"I\"}\n", append(args, "--log-format", "json")...)
+	line, _, _ := strings.Cut(r.stderr, "\n")
+	var entry map[string]any
+	if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["msg"] != "format detected" || entry["format"] != "rows" || r.code != exitOK {
+		t.Errorf("exit %d, %s (%v)", r.code, r.stderr, err)
+	}
+	if r = sluiceIn(t, dir, "{\"id\":1,\"op\":\"I\"}\n", args[:len(args)-2]...); r.stderr != "" || r.code != exitOK {
+		t.Errorf("by default: exit %d, %s", r.code, r.stderr)
+	}
+}

@@ -28,9 +28,9 @@ type globalFlags struct {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
-		Short: "Turn change events into Delta tables, and read, write and follow Delta tables",
+		Short: "Turn change events into Delta tables, and read and write Delta tables",
 		Long: "sluice turns streams of change events (Debezium and plain rows) into Delta Lake tables with a\n" +
-			"change feed, and reads, writes and follows Delta tables. One binary, no services.",
+			"change feed, and reads and writes Delta tables. One binary, no services.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -54,6 +54,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
+	cobra.EnableCommandSorting = false
 	root.SetHelpCommand(&cobra.Command{Use: "help [command]", Short: "Help about a command", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := root.Find(args)
@@ -80,20 +81,28 @@ func newRoot(a *app) *cobra.Command {
 	p.StringVar(&a.flags.logFormat, "log-format", "text", "form of log lines: text or json")
 	p.StringVar(&a.flags.timeZone, "time-zone", "UTC", "zone of timestamp partition values and text timestamps that carry none")
 
-	for _, c := range []*cobra.Command{
-		newApplyCommand(a),
-		newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a),
-		newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a), newDeleteCommand(a), newUpdateCommand(a), newCheckpointCommand(a),
-		newDemoCommand(a), newCompletionCommand(a), newVersionCommand(a),
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"streams", "Changing data from change streams:", []*cobra.Command{newApplyCommand(a), newDemoCommand(a)}},
+		{"reading", "Reading:", []*cobra.Command{newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a)}},
+		{"tables", "Table operations:", []*cobra.Command{newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a),
+			newDeleteCommand(a), newUpdateCommand(a), newCheckpointCommand(a)}},
+		{"other", "Other:", []*cobra.Command{newCompletionCommand(a), newVersionCommand(a)}},
 	} {
-		if c.Args == nil {
-			c.Args = cobra.NoArgs
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			if c.Args == nil {
+				c.Args = cobra.NoArgs
+			}
+			c.Args, c.GroupID = wrapArgs(c.Args), g.id
+			c.Flags().SortFlags = false
+			c.DisableFlagsInUseLine = true
+			root.AddCommand(c)
 		}
-		c.Args = wrapArgs(c.Args)
-		c.Flags().SortFlags = false
-		c.DisableFlagsInUseLine = true
-		root.AddCommand(c)
 	}
+	root.SetHelpCommandGroupID("other")
 	return root
 }
 

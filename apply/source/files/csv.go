@@ -139,9 +139,6 @@ func (c *csvReader) setHeader() string {
 	seen := map[string]bool{}
 	for i, f := range c.fields {
 		name := string(c.text[f.off:f.end])
-		if i == 0 {
-			name = string(bytes.TrimPrefix([]byte(name), []byte("\ufeff")))
-		}
 		if name == "" || seen[name] {
 			return fmt.Sprintf("column %d of the header is empty or comes twice: %q", i+1, name)
 		}
@@ -199,7 +196,16 @@ func (c *csvReader) parse(b []byte, eof bool) (n int, fault string, ok bool) {
 		}
 		return len(b)
 	}
-	for i := 0; ; {
+	i := 0
+	if c.off == 0 { // a byte order mark may stand before a quote
+		if len(b) < 3 && !eof {
+			return 0, "", false
+		}
+		if bytes.HasPrefix(b, []byte("\ufeff")) {
+			i = 3
+		}
+	}
+	for {
 		off := len(c.text)
 		quoted := i < len(b) && b[i] == '"'
 		if quoted {

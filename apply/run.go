@@ -366,7 +366,7 @@ func (r *run) warn(text string) {
 	if !r.warned[text] {
 		r.warned[text] = true
 		r.result.Warnings = append(r.result.Warnings, text)
-		r.o.Logger.Warn(text)
+		r.o.Logger.Info(text) // the caller gets it as a warning with the result
 	}
 }
 

@@ -186,7 +186,7 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 			if s.Version >= 0 {
 				p.note.Store(fmt.Sprintf("%s at version %d", s.Target, s.Version))
 			}
-		}}, apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone})
+		}}, apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version})
 	p.Stop()
 	err = errors.Join(err, in.Source.Close())
 	return a.finishApply(f, result, err)

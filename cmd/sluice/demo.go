@@ -118,7 +118,7 @@ func (a *app) demoApply(ctx context.Context, table, file string) (apply.Result, 
 		return apply.Result{}, err
 	}
 	r, err := apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets, Flow: a.flowOf(f, false, in.onPoison)},
-		apply.Options{Clock: a.clock, Logger: a.logger()})
+		apply.Options{Clock: a.clock, Logger: a.logger(), EngineInfo: "sluice " + version})
 	return r, errors.Join(err, in.Source.Close())
 }
 

@@ -41,7 +41,8 @@ func ReadItems(path string) ([]Item, error) {
 }
 
 var (
-	inText = regexp.MustCompile(`\b(?:[RWC]-\d{2,3}|[EB]\d{2}|F\d{1,2}\.[A-G])\b`)
+	extension = regexp.MustCompile(`^\.[a-z0-9]{1,6}$`)
+	inText    = regexp.MustCompile(`\b(?:[RWC]-\d{2,3}|[EB]\d{2}|F\d{1,2}\.[A-G])\b`)
 	// Go identifiers and file names have no dash: TestApply_E07, TestReplay_R221.
 	inName = regexp.MustCompile(`(?:^|[_/-])([RWC])_?(\d{2,3})(?:$|[^0-9])|(?:^|[_/-])([EB]\d{2})(?:$|[^0-9])|(?:^|[_/-])(F\d{1,2})[._]([A-G])(?:$|[^A-Za-z])`)
 )
@@ -131,7 +132,11 @@ func scanGo(path, rel string, add func(string, []string)) error {
 // scanData reads ids out of a file's name and of its comment lines.
 func scanData(path, rel string, add func(string, []string)) error {
 	name := rel[strings.LastIndex(rel, "testdata/")+len("testdata/"):]
-	add(rel, idsInName(strings.TrimSuffix(name, filepath.Ext(name))))
+	// An id with a dot is not an extension: F1.A_key_change.
+	if ext := filepath.Ext(name); extension.MatchString(ext) {
+		name = strings.TrimSuffix(name, ext)
+	}
+	add(rel, idsInName(name))
 	st, err := os.Stat(path)
 	if err != nil || st.Size() > 1<<20 {
 		return err

@@ -88,13 +88,15 @@ func TestScan_FindsNames(t *testing.T) {
 	}
 	write("a/x_test.go", "package a\nvar cases = []struct{ n string }{{\"W-203 keeps paths\"}}\n// R-999 in a comment does not count\nfunc TestReplay_R221(t *T) { t.Run(\"C-24: remove\", nil); t.Run(`F16.B null`, nil) }\n")
 	write("a/testdata/scd1/E07", "# E09 and more\napply E10\n")
+	write("a/testdata/matrix/F3.C_key_change", "decode\n")
+	write("a/testdata/scd1/E08.txt", "")
 	write("a/x.go", "package a\nconst s = \"R-104\"\n")
 	found, err := coverage.Scan(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]string{"W-203": "a: cases of x_test.go", "R-221": "a: TestReplay_R221", "C-24": "a: TestReplay_R221",
-		"F16.B": "a: TestReplay_R221", "E07": "a/testdata/scd1/E07", "E09": "a/testdata/scd1/E07"} {
+		"F16.B": "a: TestReplay_R221", "F3.C": "a/testdata/matrix/F3.C_key_change", "E08": "a/testdata/scd1/E08.txt", "E07": "a/testdata/scd1/E07", "E09": "a/testdata/scd1/E07"} {
 		if !slices.Equal(found[id], []string{want}) {
 			t.Errorf("%s: got %v, want %s", id, found[id], want)
 		}

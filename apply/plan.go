@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,6 +65,14 @@ func (f *Flow) validate() error {
 			} else {
 				seen[l] = true
 			}
+		}
+	}
+	for _, e := range []struct{ what, text string }{{"sequence-by", f.SequenceBy}, {"apply-as-deletes", f.ApplyAsDeletes}, {"apply-as-truncates", f.ApplyAsTruncates}} {
+		if e.text == "" {
+			continue
+		}
+		if _, err := expr.Parse(e.text); err != nil {
+			errs = append(errs, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: e.what, Err: err})
 		}
 	}
 	for k := range f.Properties {
@@ -290,6 +299,23 @@ func checkDef(have, want flowDef) error {
 		return stored(CodeKeySchemaDrift, "the target's keys are %s, the flow's are %s", keyText(have.Keys), keyText(want.Keys))
 	case have.Sequence != want.Sequence:
 		return stored(CodeSequencingTypeDrift, "the target's sequence has type %s, the flow's has %s", have.Sequence, want.Sequence)
+	}
+	return nil
+}
+
+// checkKeys compares the keys that a flow names with those of the state before
+// anything is read; their types are compared when they are known.
+func (f *Flow) checkKeys(st *state) error {
+	if len(f.Keys) == 0 {
+		return nil
+	}
+	want := slices.Clone(f.Keys)
+	slices.SortFunc(want, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
+	for _, name := range slices.Sorted(maps.Keys(st.flows)) {
+		have := st.flows[name].Keys
+		if !slices.EqualFunc(have, want, func(k typedKey, w string) bool { return strings.EqualFold(k.Name, w) }) {
+			return stored(CodeKeySchemaDrift, "the target's keys are %s, the flow's are %s", keyText(have), strings.Join(want, ", "))
+		}
 	}
 	return nil
 }

@@ -53,7 +53,11 @@ func (a *attempt) judgePoison(ctx context.Context) error {
 }
 
 func poisonError(p event.Poison) *Error {
-	e := running(CodePoison, "record at line %d of %s cannot be applied: %s (%s): %s; set it aside with --on-poison quarantine",
+	code := CodePoison
+	if p.Code == "KEY_NULL" || p.Code == "KEY_ABSENT" {
+		code = CodeNullKey // the name that auto-cdc 1.6 has for it
+	}
+	e := running(code, "record at line %d of %s cannot be applied: %s (%s): %s; set it aside with --on-poison quarantine",
 		p.Record.Line, p.Record.Source, p.Code, p.Class, p.Reason)
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/log/schema"
@@ -89,6 +90,36 @@ func TestFlow_Drift(t *testing.T) {
 		a.must(t, "U {eu,1}@2 (Ann, Oslo)")
 		a.wantTable(t, "eu, 1, Ann, Oslo")
 	})
+}
+
+// What can be known without an event is refused without one, also when all input
+// has been consumed before.
+func TestFlow_RefusedWithoutEvents(t *testing.T) {
+	for _, c := range []struct {
+		name, code string
+		set        func(*Flow)
+	}{
+		{"sequence syntax", "PARSE_SYNTAX_ERROR", func(f *Flow) { f.SequenceBy = "seq +" }},
+		{"condition syntax", "PARSE_SYNTAX_ERROR", func(f *Flow) { f.ApplyAsDeletes = "op = " }},
+		{"E35 other keys", CodeKeySchemaDrift, func(f *Flow) { f.Keys = []string{"id", "name"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, "")
+			b.must(t, "U 1@1 (Ann, Rome)")
+			c.set(&b.flow)
+			_, err := b.run()
+			wantCode(t, err, c.code)
+			b.wantTable(t, "1, Ann, Rome")
+		})
+	}
+}
+
+func TestPoisonError_Codes(t *testing.T) {
+	for code, want := range map[string]string{"KEY_NULL": CodeNullKey, "KEY_ABSENT": CodeNullKey, "KEY_UNAVAILABLE": CodePoison, "UNKNOWN_OP": CodePoison} {
+		if got := poisonError(event.Poison{Class: event.PoisonKey, Code: code}); got.Code != want {
+			t.Errorf("%s: got %s, want %s", code, got.Code, want)
+		}
+	}
 }
 
 // Poison fails the batch or goes to the quarantine, once.

@@ -147,6 +147,9 @@ func (r *run) open(ctx context.Context) (from map[string]event.Position, decoder
 	}
 	t.adoptName(r.flow.Name)
 	r.name = t.flow
+	if err := r.flow.checkKeys(t.state); err != nil {
+		return nil, "", false, t.named(err)
+	}
 	if r.flow.Once && t.state.once[t.flow] {
 		return nil, "", true, nil
 	}

@@ -133,8 +133,15 @@ func (t *target) tableChange(s *shape) (*tableChange, error) {
 		}
 	}
 	f := t.run.flow
-	for k, v := range f.Properties {
+	props, features, err := delta.CheckProperties(f.Properties)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range props {
 		set(k, v)
+	}
+	for _, x := range features {
+		changed = changed || !t.snap.Supports(x)
 	}
 	if f.ChangeFeed != nil {
 		set(propChangeFeed, strconv.FormatBool(*f.ChangeFeed))
@@ -145,7 +152,6 @@ func (t *target) tableChange(s *shape) (*tableChange, error) {
 	if !changed {
 		return nil, nil
 	}
-	var features []deltalog.Feature
 	on := func(k string, feature deltalog.Feature) {
 		if strings.EqualFold(md.Configuration[k], "true") {
 			features = append(features, feature)
@@ -160,6 +166,8 @@ func (t *target) tableChange(s *shape) (*tableChange, error) {
 	if n, bad := forbiddenName(sch); bad && t.snap.Mode() == schema.ModeNone {
 		t.warnMapping(n)
 		md.Configuration[propMapping] = "name"
+	}
+	if hasMapping(md.Configuration) {
 		features = append(features, deltalog.ColumnMapping)
 	}
 	if hasMapping(md.Configuration) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/expr"
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -74,6 +75,9 @@ func (f *Flow) validate() error {
 		if _, err := expr.Parse(e.text); err != nil {
 			errs = append(errs, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: e.what, Err: err})
 		}
+	}
+	if _, _, err := delta.CheckProperties(f.Properties); err != nil {
+		errs = append(errs, &Error{Code: codeOf(err, CodeInvalidTarget), Phase: PhaseAnalysis, Message: "the properties cannot be set", Err: err})
 	}
 	for k := range f.Properties {
 		if strings.HasPrefix(strings.ToLower(k), "sluice.") {

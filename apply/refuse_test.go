@@ -40,6 +40,7 @@ func TestFlow_Refusals(t *testing.T) {
 		{"ignore null updates", CodeUnsupportedClause, "", func(f *Flow) { f.IgnoreNullUpdates = true }},
 		{"columns to update", CodeUnsupportedClause, "", func(f *Flow) { f.ColumnsToUpdate = "c" }},
 		{"unknown partition column", CodeInvalidLayout, "", func(f *Flow) { f.PartitionBy = []string{"nope"} }},
+		{"unknown property", "DELTA_UNKNOWN_CONFIGURATION", "", func(f *Flow) { f.Properties = map[string]string{"delta.nonsense": "1"} }},
 		{"reserved property", CodeInvalidTarget, "", func(f *Flow) { f.Properties = map[string]string{"sluice.carry": "x"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,6 +112,24 @@ func TestFlow_RefusedWithoutEvents(t *testing.T) {
 			wantCode(t, err, c.code)
 			b.wantTable(t, "1, Ann, Rome")
 		})
+	}
+}
+
+// A property of an existing table changes by an explicit flag alone, in its
+// canonical form and with the feature that it needs (W-305).
+func TestRun_PropertyOfAnExistingTable(t *testing.T) {
+	b := newBench(t, "")
+	b.must(t, "U 1@1 (Ann, Rome)")
+	b.flow.Properties = map[string]string{"delta.columnmapping.mode": "name", "DELTA.logRetentionDuration": "3 days"}
+	b.must(t, "U 1@2 (Ann, Oslo)")
+	b.wantTable(t, "1, Ann, Oslo")
+	snap, err := b.open(t).Snapshot(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := snap.Metadata.Configuration
+	if snap.Mode() != schema.ModeName || c["delta.logRetentionDuration"] != "interval 3 days" || c["DELTA.logRetentionDuration"] != "" {
+		t.Errorf("mode %s, properties %v", snap.Mode(), c)
 	}
 }
 

@@ -179,6 +179,13 @@ func refuseIf(bad bool) string {
 // propAliases are old names of properties.
 var propAliases = map[string]string{"enablechangedatacapture": "enableChangeDataFeed"}
 
+// CheckProperties holds properties that a user wants to set to the list of known
+// ones: it answers them in canonical form and the features that they ask for by name
+// (delta.feature.*). Errors: [*PropertyError], deltalog.ErrInvalid.
+func CheckProperties(props map[string]string) (map[string]string, []deltalog.Feature, error) {
+	return checkProperties(props)
+}
+
 // checkProperties holds what a user wants to set to the property table: unknown
 // delta.* keys are refused, keys take their canonical case. Requests to the protocol
 // are split off (W-205). Keys of other names are kept as they are.

@@ -31,8 +31,9 @@ const (
 	propDV         = "delta.enableDeletionVectors"
 )
 
-// validate reports what is wrong with a flow whatever its source holds.
-func (f *Flow) validate() error {
+// Validate reports what is wrong with a flow whatever its source holds, and what
+// the engine lacks (code UNSUPPORTED_CLAUSE). Run does the same before it reads.
+func (f *Flow) Validate() error {
 	var errs []error
 	unsupported := func(set bool, clause string) {
 		if set {

@@ -46,7 +46,7 @@ func (s *Spec) validate() error {
 	if s.Target.Route != nil && (s.Target.Root == nil || s.Target.Open == nil) {
 		errs = append(errs, analysis("INVALID_OPTION", "a route to targets needs their root"))
 	}
-	if err := s.Flow.validate(); err != nil {
+	if err := s.Flow.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) == 1 {

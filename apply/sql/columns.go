@@ -32,6 +32,9 @@ func (a *analyzer) flowColumns(p *FlowPlan) {
 		return
 	}
 	p.Sequence = a.sequence(p, "sequence_by", p.SequenceBy, src)
+	if p.SequenceBy == "" && src.OwnSequence {
+		p.Sequence = src.Position
+	}
 	p.SystemSequence = a.sequence(p, "system_sequence_by", p.SystemSequenceBy, src)
 	a.condition(p, "apply_as_deletes", p.ApplyAsDeletes, src)
 	a.condition(p, "apply_as_truncates", p.ApplyAsTruncates, src)

@@ -100,12 +100,19 @@ func (w *writer) line(key, format string, args ...any) {
 func (w *writer) finish(out *strings.Builder) {
 	for i, l := range w.lines {
 		lead, trail := w.lay.of(w.statement, l.key)
+		_, end := w.lay.of(w.statement, endKey)
+		if i == len(w.lines)-1 && trail != "" && end != "" {
+			lead = append(lead[:len(lead):len(lead)], trail)
+		}
 		for _, c := range lead {
 			out.WriteString(c + "\n")
 		}
 		text := l.text
 		if i == len(w.lines)-1 {
 			text += ";"
+			if end != "" {
+				trail = end
+			}
 		}
 		if trail != "" {
 			text += " " + trail

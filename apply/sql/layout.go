@@ -33,6 +33,9 @@ type place struct {
 	key       string
 }
 
+// endKey is where a comment behind the semicolon of a statement stays.
+const endKey = ";"
+
 type span struct{ from, to int }
 
 // begin, item and finish record a statement in the order of its tokens.
@@ -110,7 +113,11 @@ func (l *layout) attach() {
 		}
 		endOfLine := next > 0 && l.tokens[next-1].endLine == c.line && (next >= len(l.tokens) || l.tokens[next].kind == tokEOF || l.tokens[next].pos.Line > c.toLine)
 		if endOfLine && c.line == c.toLine {
-			if pl, ok := l.itemAt(next - 1); ok && l.trail[pl] == "" && l.last(next-1, pl) {
+			pl, ok := l.itemAt(next - 1)
+			if ok && l.tokens[next-1].is(";") {
+				pl.key = endKey
+			}
+			if ok && l.trail[pl] == "" && l.last(next-1) {
 				l.trail[pl] = c.text
 				continue
 			}
@@ -144,9 +151,9 @@ func (l *layout) itemAt(t int) (place, bool) {
 	return l.items[found].place, true
 }
 
-// last tells whether token t ends item pl: what follows is another item, or the
+// last tells whether token t ends an item: what follows is another item, or the
 // comma, parenthesis or semicolon that closes it.
-func (l *layout) last(t int, pl place) bool {
+func (l *layout) last(t int) bool {
 	for k := t + 1; k < len(l.tokens); k++ {
 		if l.tokens[k].kind == tokEOF {
 			return true

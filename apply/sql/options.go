@@ -63,7 +63,7 @@ func (a *analyzer) feedOptions(p *FlowPlan) {
 		if f.SnapshotVersion != "" {
 			a.add(f.at.of("snapshot_version"), CodeSyntax, "leave it out", "a snapshot version is for snapshot flows only")
 		}
-		if f.SequenceBy == "" {
+		if f.SequenceBy == "" && !a.schemas.of(f.Source).OwnSequence {
 			a.add(f.at.of(""), CodeMissingSequence, "add SEQUENCE BY", "flow %s does not say what orders its events", p.FlowName)
 		}
 		for _, e := range []struct{ option, text string }{{"sequence_by", f.SequenceBy}, {"system_sequence_by", f.SystemSequenceBy},

@@ -8,6 +8,10 @@ import (
 type SourceSchema struct {
 	// Columns are the data columns in source order; nil: not known.
 	Columns *schema.Struct
+	// OwnSequence: the format carries the position of every event (cdc-formats 0.3),
+	// which orders them when SEQUENCE BY is missing; Position is its type, if known.
+	OwnSequence bool
+	Position    schema.Type
 	// ChangeFeed: the source is the change feed of a Delta table (auto-cdc 2.11).
 	ChangeFeed bool
 }

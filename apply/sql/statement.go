@@ -24,7 +24,7 @@ type Script struct {
 	text  *layout // of SQL text: what the formatter needs
 }
 
-// Source binds a name to input: CREATE SOURCE, ours (docs/rfcs/0005-statements.md).
+// Source binds a name to input: CREATE SOURCE, ours (docs/rfcs/statements.md).
 type Source struct {
 	Name    string
 	From    []string // files, globs, directories, -

@@ -43,18 +43,30 @@ const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.js
 
   # Debezium events of several tables, one Delta table each
   sluice demo shop > /dev/null
-  sluice apply --into 'tables/{table}' --from shop/events.jsonl`
+  sluice apply --into 'tables/{table}' --from shop/events.jsonl
+
+  # The same from AUTO CDC statements
+  echo 'create streaming table staff; apply changes into staff from stream(people) keys (id)' > staff.sql
+  echo 'sequence by ts apply as delete when op = "D" columns * except (op, ts)' >> staff.sql
+  sluice apply -f staff.sql --source people=people.jsonl --dry-run
+  sluice apply -f staff.sql --source people=people.jsonl`
 
 func newApplyCommand(a *app) *cobra.Command {
 	var f applyFlags
+	var st statementFlags
 	c := &cobra.Command{
-		Use:   "apply --into TABLE --from SRC",
+		Use:   "apply --into TABLE --from SRC | -f FILE",
 		Short: "Apply change events to a table, exactly once and in their own order",
 		Long: "Apply change events to a table (AUTO CDC, SCD type 1): for each key the newest event wins, whatever order\n" +
 			"they arrive in. A second run over the same input goes on where the first one ended.",
 		Example: applyExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.apply(cmd.Context(), &f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if st.file != "" {
+				return a.applyStatements(cmd, &st, &f)
+			}
+			return a.apply(cmd.Context(), &f)
+		},
 	}
 	f.storedAs = oneOf{"1", []string{"1", "2", "bitemporal"}}
 	f.onPoison.values = []string{"quarantine", "fail"}
@@ -86,6 +98,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	p.BoolVar(&f.acceptRows, "accept-rows", false, "go on after TARGET_REWOUND with the rows as they are")
 	p.Var(&f.option, "option", "source or format option; may be repeated")
 	p.BoolVar(&f.dryRun, "dry-run", false, "read and decide everything, write nothing")
+	st.register(p)
 	return c
 }
 

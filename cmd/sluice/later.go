@@ -14,12 +14,12 @@ var laterCommands = map[string]string{
 	"fsck": "check log and files", "merge": "MERGE statements", "alter": "change a table's schema or properties",
 	"optimize": "compact files", "vacuum": "delete unused files", "restore": "go back to a version", "clone": "copy a table",
 	"convert": "Parquet to Delta", "rewind": "go back with state and positions", "refresh": "start a flow anew",
-	"reset": "forget positions", "quarantine": "list, show and replay poison", "fmt": "canonical AUTO CDC SQL",
+	"reset": "forget positions", "quarantine": "list, show and replay poison",
 }
 
 // laterFlags are flags of the contract that this version lacks, by command.
 var laterFlags = map[string][]string{
-	"apply": {"file", "f", "source", "ignore-null-updates", "columns-to-update", "system-sequence-by", "track-history",
+	"apply": {"ignore-null-updates", "columns-to-update", "system-sequence-by", "track-history",
 		"follow", "batch-interval", "snapshot", "snapshot-version", "max-delete-fraction", "allow-empty-snapshot", "listen", "memory"},
 	"changes": {"follow", "checkpoint", "ignore-missing"},
 }

@@ -1,0 +1,140 @@
+package conformance_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/conformance/engines"
+)
+
+// target is a table of apply's with a growing input.
+type target struct {
+	t           *testing.T
+	path, input string
+	flow        apply.Flow
+}
+
+func newTarget(t *testing.T) *target {
+	dir := t.TempDir()
+	return &target{t: t, path: filepath.Join(dir, "target"), input: filepath.Join(dir, "events.jsonl"),
+		flow: apply.Flow{Name: "f", Keys: []string{"id"}, SequenceBy: "seq", ExceptColumnList: []string{"seq", "op"}, ApplyAsDeletes: "op = 'D'"}}
+}
+
+// run adds events to the input and applies what is new.
+func (x *target) run(events ...string) (apply.Result, error) {
+	x.t.Helper()
+	f, err := os.OpenFile(x.input, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, e := range events {
+		if _, err := f.WriteString(e + "\n"); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		x.t.Fatal(err)
+	}
+	o, err := source.Open(ctx, source.Spec{Format: source.Rows, From: []string{x.input}, NoOp: true})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer o.Source.Close()
+	return apply.Run(ctx, apply.Spec{Source: o.Source, NewDecoder: o.NewDecoder, Flow: x.flow,
+		Target: apply.Targets{Store: at(x.t, x.path), Name: "target"}}, apply.Options{})
+}
+
+func (x *target) must(events ...string) {
+	x.t.Helper()
+	if _, err := x.run(events...); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func event(id, seq, name, city string) string {
+	return `{"id":` + id + `,"seq":` + seq + `,"op":"U","name":"` + name + `","city":"` + city + `"}`
+}
+
+func row(id, name, city string) string {
+	return `{"id":` + id + `,"name":"` + name + `","city":"` + city + `"}`
+}
+
+// Other engines write the target between two batches; a late, a tied and a newer
+// event of a rewritten key do what they would have done (apply-state 5, 8), and
+// every engine sees the same feed.
+func TestTarget_OtherEngines(t *testing.T) {
+	for _, e := range engines.All(t) {
+		start := func(t *testing.T) *target {
+			x := newTarget(t)
+			x.must(event("1", "5", "Ann", "Rome"), event("2", "5", "Bob", "Oslo"))
+			x.must(event("3", "5", "Cy", "Lima"), event("1", "9", "Ann", "Rome"))
+			return x
+		}
+		check := func(t *testing.T, x *target, want ...string) {
+			t.Helper()
+			engines.SameRows(t, e.Rows(t, x.path), want)
+		}
+		finish := func(t *testing.T, x *target, third string) {
+			t.Helper()
+			x.must(event("1", "8", "Late", "Bern"), event("2", "4", "Late", "Bern"), event("2", "5", "Bob", "Bern"))
+			want := []string{row("1", "Ann", "Rome"), row("2", "Bob", "Oslo")}
+			if third != "" {
+				want = append(want, third)
+			}
+			check(t, x, want...)
+			from := e.Version(t, x.path)
+			x.must(event("1", "9", "Anna", "Rome"), event("2", "6", "Bob", "Bonn"))
+			want[0], want[1] = row("1", "Anna", "Rome"), row("2", "Bob", "Bonn")
+			check(t, x, want...)
+			feeds := [][]string{}
+			for _, reader := range engines.All(t) {
+				feeds = append(feeds, reader.Changes(t, x.path, from+1, e.Version(t, x.path)))
+			}
+			engines.SameRows(t, feeds[0], feeds[1])
+			if len(feeds[0]) != 4 {
+				t.Errorf("feed %q", feeds[0])
+			}
+		}
+		t.Run(e.Name()+" OPTIMIZE", func(t *testing.T) {
+			x := start(t)
+			e.Optimize(t, x.path)
+			finish(t, x, row("3", "Cy", "Lima"))
+		})
+		t.Run(e.Name()+" UPDATE", func(t *testing.T) {
+			x := start(t)
+			e.Update(t, x.path, map[string]string{"city": "'Quito'"}, "id = 3")
+			x.must(event("3", "4", "Late", "Bern"))
+			finish(t, x, row("3", "Cy", "Quito"))
+		})
+		t.Run(e.Name()+" MERGE", func(t *testing.T) {
+			x := start(t)
+			e.Merge(t, x.path, engines.MergeOptions{On: "t.id = s.id"}, row("3", "Cy", "Quito"), row("4", "Di", "Kyiv"))
+			x.must(event("3", "4", "Late", "Bern"), `{"id":4,"seq":1,"op":"D"}`)
+			finish(t, x, row("3", "Cy", "Quito"))
+		})
+		t.Run(e.Name()+" DELETE", func(t *testing.T) {
+			x := start(t)
+			e.Delete(t, x.path, "id = 3")
+			finish(t, x, "")
+			x.must(event("3", "1", "Cy", "Lima")) // comes back: a deletion by hand leaves no tombstone
+			check(t, x, row("1", "Anna", "Rome"), row("2", "Bob", "Bonn"), row("3", "Cy", "Lima"))
+		})
+		t.Run(e.Name()+" RESTORE", func(t *testing.T) {
+			x := start(t)
+			e.Restore(t, x.path, 1)
+			_, err := x.run(event("1", "8", "Late", "Bern"))
+			var refused *apply.Error
+			if !errors.As(err, &refused) || refused.Code != apply.CodeTargetRewound {
+				t.Fatalf("got %v", err)
+			}
+			if !strings.Contains(err.Error(), "--accept-rows") {
+				t.Errorf("the error names no way out: %v", err)
+			}
+		})
+	}
+}

@@ -228,7 +228,7 @@ func (w *writer) table(t *Table) {
 		if i < len(elements)-1 {
 			e += ","
 		}
-		w.line(w.lay.element(w.statement, t, i), "  %s", e)
+		w.line(t.elementKey(i), "  %s", e)
 	}
 	if len(elements) > 0 {
 		w.line(")", ")")
@@ -278,6 +278,22 @@ func (w *writer) elements(t *Table) []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// elementKey is the item of the i-th printed element. Columns go before
+// expectations, so the order may differ from that of the text.
+func (t *Table) elementKey(i int) string {
+	order := t.columnItems
+	if t.Schema != nil && i >= len(t.Schema.Fields) {
+		i -= len(t.Schema.Fields)
+		order = t.expectItems
+	} else if t.Schema == nil {
+		order = t.expectItems
+	}
+	if i < len(order) {
+		return order[i]
+	}
+	return "element"
 }
 
 func columnText(f schema.Field) string {

@@ -2,8 +2,7 @@ package sql
 
 import (
 	"slices"
-	"strconv"
-	"strings"
+	"sort"
 )
 
 // layout is what the formatter must know of a text beside its meaning: where the
@@ -23,6 +22,7 @@ type layout struct {
 }
 
 // item is a piece of a statement that gets its own line; it starts at a token.
+// Items are in the order of their tokens.
 type item struct {
 	place
 	token int
@@ -57,34 +57,6 @@ func (l *layout) of(statement int, key string) ([]string, string) {
 	return l.lead[place{statement, key}], l.trail[place{statement, key}]
 }
 
-// element is the key of the i-th printed element of a table. Columns go before
-// expectations, so the order may differ from that of the text.
-func (l *layout) element(statement int, t *Table, i int) string {
-	kind, n := "schema.", i
-	if cols := 0; t.Schema != nil {
-		if cols = len(t.Schema.Fields); i >= cols {
-			kind, n = "expect.", i-cols
-		}
-	} else {
-		kind = "expect."
-	}
-	at, ok := t.at[kind+strconv.Itoa(n)]
-	if !ok {
-		return "element." + strconv.Itoa(i)
-	}
-	// The element that starts last at or before the place.
-	key := ""
-	for _, it := range l.items {
-		if it.statement != statement || !strings.HasPrefix(it.key, "element.") {
-			continue
-		}
-		if p := l.tokens[it.token].pos; p.Line < at.Line || p.Line == at.Line && p.Col <= at.Col {
-			key = it.key
-		}
-	}
-	return key
-}
-
 // source is the text of a statement that is only passed through.
 func (l *layout) source(statement int) string {
 	s := l.statements[statement]
@@ -104,13 +76,7 @@ func (l *layout) attach() {
 		if slices.ContainsFunc(l.queries, func(q span) bool { return c.off >= q.from && c.off < q.to }) {
 			continue
 		}
-		next := 0 // the first token after the comment
-		for next < len(l.tokens)-1 && l.tokens[next].off < c.off {
-			next++
-		}
-		if l.tokens[next].off < c.off {
-			next = len(l.tokens)
-		}
+		next := sort.Search(len(l.tokens), func(k int) bool { return l.tokens[k].off >= c.off }) // the first token after it
 		endOfLine := next > 0 && l.tokens[next-1].endLine == c.line && (next >= len(l.tokens) || l.tokens[next].kind == tokEOF || l.tokens[next].pos.Line > c.toLine)
 		if endOfLine && c.line == c.toLine {
 			pl, ok := l.itemAt(next - 1)
@@ -136,19 +102,11 @@ func (l *layout) itemAt(t int) (place, bool) {
 	if t >= len(l.tokens) || l.tokens[t].kind == tokEOF {
 		return place{}, false
 	}
-	found := -1
-	for i, it := range l.items {
-		if it.token <= t {
-			found = i
-		}
+	if len(l.items) == 0 {
+		return place{}, false
 	}
-	if found < 0 {
-		if len(l.items) == 0 {
-			return place{}, false
-		}
-		return l.items[0].place, true
-	}
-	return l.items[found].place, true
+	after := sort.Search(len(l.items), func(i int) bool { return l.items[i].token > t })
+	return l.items[max(after-1, 0)].place, true
 }
 
 // last tells whether token t ends an item: what follows is another item, or the
@@ -158,7 +116,7 @@ func (l *layout) last(t int) bool {
 		if l.tokens[k].kind == tokEOF {
 			return true
 		}
-		if slices.ContainsFunc(l.items, func(it item) bool { return it.token == k }) {
+		if i := sort.Search(len(l.items), func(i int) bool { return l.items[i].token >= k }); i < len(l.items) && l.items[i].token == k {
 			return true
 		}
 		if !l.tokens[k].is(";") {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -331,6 +332,30 @@ func checkPlaces(t *testing.T, text string, err error) {
 		if e.Line < 1 || e.Line > lines+1 || e.Col < 1 || e.Col > len(text)+1 {
 			t.Errorf("place outside of the text: %v", e)
 		}
+	}
+}
+
+// TestFormat_Large: a long script takes time by its length, not by its square.
+func TestFormat_Large(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("CREATE STREAMING TABLE t (\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&b, "  c%d BIGINT, -- column %d\n  /* and */ -- more\n", i, i)
+	}
+	b.WriteString("  z INT);\n")
+	for i := range 2_000 {
+		fmt.Fprintf(&b, "CREATE FLOW f%d AS AUTO CDC INTO t FROM STREAM(s) KEYS (c1) SEQUENCE BY c2; -- flow\n", i)
+	}
+	start := time.Now()
+	text, err := Format(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Format(text); err != nil || again != text {
+		t.Fatal("not idempotent", err)
+	}
+	if d := time.Since(start); d > 20*time.Second {
+		t.Errorf("took %v", d)
 	}
 }
 

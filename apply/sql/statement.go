@@ -54,8 +54,9 @@ type Table struct {
 
 	clusterByNone, using, hasComment bool
 	propertyOrder                    []string
-	query                            bool  // it has its own query
-	inline                           *Flow // FLOW AUTO CDC in the same statement
+	query                            bool     // it has its own query
+	columnItems, expectItems         []string // their items in the layout
+	inline                           *Flow    // FLOW AUTO CDC in the same statement
 	at                               positions
 	raw                              originals
 }

@@ -49,8 +49,10 @@ func (p *parser) table(t *Table) {
 func (p *parser) elements(t *Table) {
 	t.at["schema"] = p.cur().pos
 	for n := 0; !p.broken; n++ {
-		p.lay.item("element."+strconv.Itoa(n), p.at)
+		item := "element." + strconv.Itoa(n)
+		p.lay.item(item, p.at)
 		if p.next("CONSTRAINT") && p.peek(2).is("EXPECT") {
+			t.expectItems = append(t.expectItems, item)
 			p.expectation(t)
 		} else if k := p.peek(2); p.next("CONSTRAINT") && (k.is("PRIMARY") || k.is("FOREIGN") || k.is("CHECK")) || p.next("PRIMARY", "KEY") || p.next("FOREIGN", "KEY") {
 			p.failCode(p.cur(), CodeUnsupportedClause, "a CONSTRAINT ... EXPECT (condition) is", "keys and checks in a column list are not supported")
@@ -58,6 +60,7 @@ func (p *parser) elements(t *Table) {
 			if t.Schema == nil {
 				t.Schema = &schema.Struct{}
 			}
+			t.columnItems = append(t.columnItems, item)
 			t.at["schema."+strconv.Itoa(len(t.Schema.Fields))] = p.cur().pos
 			t.Schema.Fields = append(t.Schema.Fields, p.column())
 		}

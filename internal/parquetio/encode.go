@@ -261,6 +261,17 @@ func (d *dictTable) rehash(size int) {
 	}
 }
 
+// negativeZero tells whether -0.0 is among the values from n on.
+func (d *dictTable) negativeZero(n int) bool {
+	for i := n; i < d.n; i++ {
+		v := d.value(int32(i))
+		if v[d.width-1] == 0x80 && floatLE(v) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // truncate forgets all values from n on; the table takes no more.
 func (d *dictTable) truncate(n int) {
 	d.n, d.slots = n, nil

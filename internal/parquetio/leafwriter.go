@@ -124,8 +124,10 @@ func (l *leafWriter) flushPage() error {
 		before := l.dict.n
 		idx, ok = l.dict.add(l)
 		first := len(l.pageList) == 0
-		if !ok || l.dict.size() > l.o.DictBytes || first && l.values >= 64 && l.dict.n > l.values/2 {
-			// Few repeats, or too many values: this page and the rest go plain.
+		if !ok || l.dict.size() > l.o.DictBytes || first && l.values >= 64 && l.dict.n > l.values/2 || l.order == orderFloat && l.dict.negativeZero(before) {
+			// Few repeats, or too many values: this page and the rest go plain. So do
+			// pages with -0.0: parquet-java drops a row group that is all dictionary
+			// if the bytes of 0.0 are not in it, and with it the rows that equal 0.0.
 			l.dict.truncate(before)
 			l.plain, idx = true, nil
 			if first {

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/merge"
 )
 
@@ -152,17 +149,4 @@ func (f *fold) hiddenChange(d *decision, s *shape, k *keyed, now int64) {
 	e := s.hiddenFor(f.state, &k.reg)
 	e.Over = k.row.over
 	d.facts = append(d.facts, stateRow{Kind: kindVersion, Key: []byte(k.key), Seq: e.V, Payload: mustJSON(e), At: now})
-}
-
-// images takes rows of a group, without the hidden group.
-func images(grp *merge.Group, rows []int) (arrow.RecordBatch, error) {
-	at := make([]int64, len(rows))
-	for i, r := range rows {
-		at[i] = int64(r)
-	}
-	b, err := datafile.Take(grp.Batch, at)
-	if err != nil {
-		return nil, err
-	}
-	return withoutHidden(b), nil
 }

@@ -26,8 +26,7 @@ type bench struct {
 	store  storage.Store
 	source *textSource
 	opts   Options
-	data   []string // names of data columns
-	seen   int64    // target version whose feed was shown
+	seen   int64 // target version whose feed was shown
 }
 
 func newBench(t testing.TB, config string) *bench {

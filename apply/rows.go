@@ -271,15 +271,3 @@ func hiddenArrow(s *shape) (*arrow.StructType, error) {
 	}
 	return t.(*arrow.StructType), nil
 }
-
-// withoutHidden is a batch without the hidden group.
-func withoutHidden(b arrow.RecordBatch) arrow.RecordBatch {
-	var fields []arrow.Field
-	var cols []arrow.Array
-	for i, f := range b.Schema().Fields() {
-		if f.Name != hiddenGroup {
-			fields, cols = append(fields, f), append(cols, b.Column(i))
-		}
-	}
-	return array.NewRecordBatch(arrow.NewSchema(fields, nil), cols, b.NumRows())
-}

@@ -21,7 +21,7 @@ type template struct {
 
 // parseTemplate reads the value of --into. ok is false for a plain location.
 func parseTemplate(into string) (t template, ok bool, err error) {
-	scheme := strings.Index(into, "://") >= 0
+	scheme := strings.Contains(into, "://")
 	slashed := into
 	if !scheme {
 		slashed = filepath.ToSlash(into)

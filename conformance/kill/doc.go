@@ -12,5 +12,5 @@
 //
 // Entry points: none but the tests.
 //
-// Only tests are here.
+// Only tests are here; they may import every package, none may import this one.
 package kill

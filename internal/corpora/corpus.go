@@ -63,19 +63,21 @@ func Hints(c *Corpus, table string) (*schema.Struct, map[string]string) {
 func ReadRows(t *testing.T, path string) []map[string]any {
 	t.Helper()
 	var out []map[string]any
-	for sc := bufio.NewScanner(openPlain(t, path)); ; {
-		sc.Buffer(nil, 64<<20)
-		for sc.Scan() {
-			d := json.NewDecoder(bytes.NewReader(sc.Bytes()))
-			d.UseNumber()
-			row := map[string]any{}
-			if err := d.Decode(&row); err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, row)
+	sc := bufio.NewScanner(openPlain(t, path))
+	sc.Buffer(nil, 64<<20)
+	for sc.Scan() {
+		d := json.NewDecoder(bytes.NewReader(sc.Bytes()))
+		d.UseNumber()
+		row := map[string]any{}
+		if err := d.Decode(&row); err != nil {
+			t.Fatal(err)
 		}
-		return out
+		out = append(out, row)
 	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // Differs lists what the README says the stream does not carry: per corpus and

@@ -145,8 +145,7 @@ func rowsBatch(t *rapid.T, rows []map[string]any) (*schema.Struct, arrow.RecordB
 		t.Fatal(err)
 	}
 	b := array.NewRecordBuilder(memory.DefaultAllocator, sc)
-	var add func(f array.Builder, v any)
-	add = func(f array.Builder, v any) {
+	add := func(f array.Builder, v any) {
 		if v == nil {
 			f.AppendNull()
 			return

@@ -361,6 +361,7 @@ func (r *leafReader) readDictionary(h pageHeader) error {
 	if err != nil || r.levelsOnly {
 		return err
 	}
+	//lint:ignore SA1019 old files have it
 	if h.encoding != format.Plain && h.encoding != format.PlainDictionary {
 		return corruptf("dictionary in encoding %s", h.encoding)
 	}

@@ -182,6 +182,7 @@ func (r *leafReader) cursor(enc format.Encoding, src []byte, n int) (valueCursor
 		if r.leaf.typ == format.Boolean {
 			c.buf, err = unpackBools(src, n)
 		}
+	//lint:ignore SA1019 old files have it
 	case format.RLEDictionary, format.PlainDictionary:
 		if r.dict == nil {
 			return c, corruptf("page uses a dictionary that is not there")

@@ -304,6 +304,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Add("\"0\r\r")
+	f.Add("target: 0\nsource: 0\nkeys: 0\nsequence_by: 0\ntable_properties: {}")
 	schemas := Schemas{"src": {Columns: &schema.Struct{Fields: []schema.Field{{Name: "id", Type: schema.Long}, {Name: "ts", Type: schema.Timestamp},
 		{Name: "name", Type: schema.String}, {Name: "cols", Type: &schema.Array{Elem: schema.String}}, {Name: "op", Type: schema.String}}}}}
 	f.Fuzz(func(t *testing.T, text string) {

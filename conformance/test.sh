@@ -17,6 +17,6 @@ light=$(go list ./... | grep -vE "^$module/conformance(/|$)")
 {
   status=0
   CGO_ENABLED=1 go test -json -race -tags invariants -timeout 20m $light || status=1
-  [ -z "$heavy" ] || go test -json -timeout 25m $heavy || status=1
+  [ -z "$heavy" ] || go test -json -timeout 40m $heavy || status=1
   exit "$status"
 } | bin/testreport

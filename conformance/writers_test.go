@@ -12,21 +12,21 @@ import (
 	"github.com/sluice-data/sluice/conformance/engines"
 )
 
-// target is a table of apply's with a growing input.
-type target struct {
+// stream is a table of apply's with a growing input.
+type stream struct {
 	t           *testing.T
 	path, input string
 	flow        apply.Flow
 }
 
-func newTarget(t *testing.T) *target {
+func newStream(t *testing.T) *stream {
 	dir := t.TempDir()
-	return &target{t: t, path: filepath.Join(dir, "target"), input: filepath.Join(dir, "events.jsonl"),
+	return &stream{t: t, path: filepath.Join(dir, "target"), input: filepath.Join(dir, "events.jsonl"),
 		flow: apply.Flow{Name: "f", Keys: []string{"id"}, SequenceBy: "seq", ExceptColumnList: []string{"seq", "op"}, ApplyAsDeletes: "op = 'D'"}}
 }
 
 // run adds events to the input and applies what is new.
-func (x *target) run(events ...string) (apply.Result, error) {
+func (x *stream) run(events ...string) (apply.Result, error) {
 	x.t.Helper()
 	f, err := os.OpenFile(x.input, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -49,14 +49,14 @@ func (x *target) run(events ...string) (apply.Result, error) {
 		Target: apply.Targets{Store: at(x.t, x.path), Name: "target"}}, apply.Options{})
 }
 
-func (x *target) must(events ...string) {
+func (x *stream) must(events ...string) {
 	x.t.Helper()
 	if _, err := x.run(events...); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-func event(id, seq, name, city string) string {
+func upsert(id, seq, name, city string) string {
 	return `{"id":` + id + `,"seq":` + seq + `,"op":"U","name":"` + name + `","city":"` + city + `"}`
 }
 
@@ -69,26 +69,26 @@ func row(id, name, city string) string {
 // every engine sees the same feed.
 func TestTarget_OtherEngines(t *testing.T) {
 	for _, e := range engines.All(t) {
-		start := func(t *testing.T) *target {
-			x := newTarget(t)
-			x.must(event("1", "5", "Ann", "Rome"), event("2", "5", "Bob", "Oslo"))
-			x.must(event("3", "5", "Cy", "Lima"), event("1", "9", "Ann", "Rome"))
+		start := func(t *testing.T) *stream {
+			x := newStream(t)
+			x.must(upsert("1", "5", "Ann", "Rome"), upsert("2", "5", "Bob", "Oslo"))
+			x.must(upsert("3", "5", "Cy", "Lima"), upsert("1", "9", "Ann", "Rome"))
 			return x
 		}
-		check := func(t *testing.T, x *target, want ...string) {
+		check := func(t *testing.T, x *stream, want ...string) {
 			t.Helper()
 			engines.SameRows(t, e.Rows(t, x.path), want)
 		}
-		finish := func(t *testing.T, x *target, third string) {
+		finish := func(t *testing.T, x *stream, third string) {
 			t.Helper()
-			x.must(event("1", "8", "Late", "Bern"), event("2", "4", "Late", "Bern"), event("2", "5", "Bob", "Bern"))
+			x.must(upsert("1", "8", "Late", "Bern"), upsert("2", "4", "Late", "Bern"), upsert("2", "5", "Bob", "Bern"))
 			want := []string{row("1", "Ann", "Rome"), row("2", "Bob", "Oslo")}
 			if third != "" {
 				want = append(want, third)
 			}
 			check(t, x, want...)
 			from := e.Version(t, x.path)
-			x.must(event("1", "9", "Anna", "Rome"), event("2", "6", "Bob", "Bonn"))
+			x.must(upsert("1", "9", "Anna", "Rome"), upsert("2", "6", "Bob", "Bonn"))
 			want[0], want[1] = row("1", "Anna", "Rome"), row("2", "Bob", "Bonn")
 			check(t, x, want...)
 			feeds := [][]string{}
@@ -108,26 +108,26 @@ func TestTarget_OtherEngines(t *testing.T) {
 		t.Run(e.Name()+" UPDATE", func(t *testing.T) {
 			x := start(t)
 			e.Update(t, x.path, map[string]string{"city": "'Quito'"}, "id = 3")
-			x.must(event("3", "4", "Late", "Bern"))
+			x.must(upsert("3", "4", "Late", "Bern"))
 			finish(t, x, row("3", "Cy", "Quito"))
 		})
 		t.Run(e.Name()+" MERGE", func(t *testing.T) {
 			x := start(t)
 			e.Merge(t, x.path, engines.MergeOptions{On: "t.id = s.id"}, row("3", "Cy", "Quito"), row("4", "Di", "Kyiv"))
-			x.must(event("3", "4", "Late", "Bern"), `{"id":4,"seq":1,"op":"D"}`)
+			x.must(upsert("3", "4", "Late", "Bern"), `{"id":4,"seq":1,"op":"D"}`)
 			finish(t, x, row("3", "Cy", "Quito"))
 		})
 		t.Run(e.Name()+" DELETE", func(t *testing.T) {
 			x := start(t)
 			e.Delete(t, x.path, "id = 3")
 			finish(t, x, "")
-			x.must(event("3", "1", "Cy", "Lima")) // comes back: a deletion by hand leaves no tombstone
+			x.must(upsert("3", "1", "Cy", "Lima")) // comes back: a deletion by hand leaves no tombstone
 			check(t, x, row("1", "Anna", "Rome"), row("2", "Bob", "Bonn"), row("3", "Cy", "Lima"))
 		})
 		t.Run(e.Name()+" RESTORE", func(t *testing.T) {
 			x := start(t)
 			e.Restore(t, x.path, 1)
-			_, err := x.run(event("1", "8", "Late", "Bern"))
+			_, err := x.run(upsert("1", "8", "Late", "Bern"))
 			var refused *apply.Error
 			if !errors.As(err, &refused) || refused.Code != apply.CodeTargetRewound {
 				t.Fatalf("got %v", err)

@@ -152,7 +152,6 @@ func TestRun_Usage(t *testing.T) {
 		{[]string{"apply", "--into", "t", "--from", "kafka://b/t"}, "NOT_SUPPORTED_YET"},
 		{[]string{"apply", "--into", "t", "--from", "x", "--stored-as", "2"}, "NOT_SUPPORTED_YET"},
 		{[]string{"apply", "--into", "t", "--from", "x", "--ignore-null-updates"}, "NOT_SUPPORTED_YET"},
-		{[]string{"apply", "-f", "flow.sql"}, "NOT_SUPPORTED_YET"},
 		{[]string{"apply", "--into", "{tabel}", "--from", "x"}, "INVALID_TEMPLATE"},
 		{[]string{"apply", "--into", "t", "--from", "x", "--batch-bytes", "lots"}, "INVALID_FLAG"},
 		{[]string{"completion", "tcsh"}, "INVALID_ARGUMENTS"},

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,10 +66,12 @@ func newBench(t testing.TB, config string) *bench {
 	return b
 }
 
-// steadyClock ticks a millisecond a call.
+// steadyClock ticks a millisecond a call; files are closed in parallel, so it is
+// called from several goroutines.
 func steadyClock() func() time.Time {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	return func() time.Time { now = now.Add(time.Millisecond); return now }
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var ticks atomic.Int64
+	return func() time.Time { return start.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }
 }
 
 func (b *bench) spec() Spec {

@@ -117,7 +117,8 @@ type Flow struct {
 
 // Options are the engine's surroundings; the zero value is ready to use.
 type Options struct {
-	// Clock is the time of commits and of processed-at; nil: time.Now.
+	// Clock is the time of commits and of processed-at; nil: time.Now. It is
+	// called from several goroutines.
 	Clock func() time.Time
 	// NewID makes unique ids; nil: random UUIDs.
 	NewID func() string

@@ -30,7 +30,7 @@ var (
 
 // Options of a table; the zero value is the default.
 type Options struct {
-	// Clock tells the time. Default: time.Now.
+	// Clock tells the time, for several goroutines. Default: time.Now.
 	Clock func() time.Time
 	// NewID makes UUID texts for files, transactions and tables. Default: random.
 	NewID func() string

@@ -45,7 +45,7 @@ func TestRun_Corpora(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if name == "pg-large" && !long() {
-				t.Skip("large: set SLUICE_LONG")
+				t.Skip("201,798 events in every cut take minutes: set SLUICE_LONG=1")
 			}
 			c := corpora.Load(t, dir)
 			for _, table := range slices.Sorted(maps.Keys(c.Tables)) {

@@ -81,8 +81,8 @@ func TestApplied_RecordedCorpora(t *testing.T) {
 					path := filepath.Join(t.TempDir(), table)
 					_, err := applied(t, path, source.Spec{From: files}, apply.Flow{BatchRows: 40, OnPoison: apply.PoisonQuarantine}, table)
 					var refused *apply.Error
-					if errors.As(err, &refused) && strings.Contains(refused.Code, "KEY") {
-						t.Skipf("no key: %v", err)
+					if errors.As(err, &refused) && refused.Code == apply.CodeEmptyKeys {
+						t.Skipf("a source table without primary key is no target: %v", err)
 					}
 					if err != nil {
 						t.Fatal(err)

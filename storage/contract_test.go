@@ -88,7 +88,7 @@ func TestWithRetry_ContractUnderFaults(t *testing.T) {
 
 func TestLocal_RaceProcesses(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts 100 processes")
+		t.Skip("100 racing processes take some seconds: run without -short")
 	}
 	t.Run("W-122 one of 100 processes creates a file", func(t *testing.T) {
 		dir := t.TempDir()

@@ -29,7 +29,7 @@ func commands() []*cobra.Command {
 // empty folder.
 func TestHelp_ExamplesRun(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("no sh")
+		t.Skip("the examples are shell lines and there is no sh")
 	}
 	for _, c := range commands() {
 		t.Run(c.Name(), func(t *testing.T) {

@@ -22,7 +22,7 @@ var varying = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z|\d+(
 // empty folder and compares what they print with what the page shows.
 func TestReadme_TourIsReal(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("no sh")
+		t.Skip("the tour is shell lines and there is no sh")
 	}
 	page := filepath.Join(testenv.RepoRoot(t), "README.md")
 	text, err := os.ReadFile(page)

@@ -101,7 +101,7 @@ func TestTimes_Rand(t *testing.T) {
 		off := rapid.IntRange(-18*60, 18*60).Draw(t, "offset")
 		in := at.In(time.FixedZone("", off*60))
 		if in.Year() < 1 || in.Year() > 9999 {
-			t.Skip()
+			t.Skip("the zone moves the text out of the years 1 to 9999, which the form cannot write")
 		}
 		text := in.Format("2006-01-02T15:04:05.000000Z07:00")
 		if got, ok := timestampText([]byte(text), true, nil); !ok || got != us {
@@ -142,7 +142,7 @@ func TestTimes_Rand(t *testing.T) {
 func TestTimestampText_Zone(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("the machine has no time zone database: %v", err)
 	}
 	for text, want := range map[string]string{
 		"2024-07-01 12:00:00.5": "2024-07-01T10:00:00.5Z", "2024-01-01T12:00:00": "2024-01-01T11:00:00Z", "2024-01-01T12:00:00Z": "2024-01-01T12:00:00Z", "2024-01-01T12:00:00+05:30": "2024-01-01T06:30:00Z",

@@ -63,12 +63,12 @@ func poisonError(p event.Poison) *Error {
 }
 
 // rootPoison handles poison of a stream of several tables that no target has yet.
-func (r *run) rootPoison(p event.Poison) error {
+func (r *run) rootPoison(ctx context.Context, p event.Poison) error {
 	if r.flow.OnPoison != PoisonQuarantine {
 		return poisonError(p)
 	}
 	r.result.Events.Poison++
-	return quarantine(context.Background(), storage.Sub(r.spec.Target.Root, "_apply/quarantine"), r, r.name, []event.Poison{p})
+	return quarantine(ctx, storage.Sub(r.spec.Target.Root, "_apply/quarantine"), r, r.name, []event.Poison{p})
 }
 
 func quarantineSchema() *schema.Struct {
@@ -132,7 +132,9 @@ func quarantine(ctx context.Context, store storage.Store, r *run, flow string, l
 			return fmt.Errorf("write quarantine: %w", err)
 		}
 		tx := t.Log().Begin(snap)
-		tx.Add(addsOf(written)...)
+		for _, f := range written {
+			tx.Add(f.Add(true))
+		}
 		for app, v := range marks {
 			tx.SetTxn(app, v)
 		}
@@ -146,22 +148,6 @@ func quarantine(ctx context.Context, store storage.Store, r *run, flow string, l
 		return nil
 	}
 	return running(CodeConflict, "the quarantine could not be committed")
-}
-
-// addsOf are the add actions of new files.
-func addsOf(written []datafile.WrittenFile) []*deltalog.Add {
-	out := make([]*deltalog.Add, len(written))
-	for i, f := range written {
-		a := &deltalog.Add{Path: f.Path, PartitionValues: f.PartitionValues, Size: f.Size, ModificationTime: f.ModTime.UnixMilli(), DataChange: true, Stats: f.Stats}
-		if len(f.Tags) > 0 {
-			a.Tags = map[string]*string{}
-			for k, v := range f.Tags {
-				a.Tags[k] = &v
-			}
-		}
-		out[i] = a
-	}
-	return out
 }
 
 func quarantineBatch(list []event.Poison, flow string, now int64) (arrow.RecordBatch, error) {

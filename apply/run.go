@@ -176,7 +176,7 @@ func (r *run) flush(ctx context.Context, last bool) error {
 	for _, w := range decoded.Warnings {
 		r.warn(w)
 	}
-	inputs, err := r.route(decoded)
+	inputs, err := r.route(ctx, decoded)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (in *input) rows() int {
 }
 
 // route sorts batches and poison by target.
-func (r *run) route(d *event.Decoded) (map[*target]*input, error) {
+func (r *run) route(ctx context.Context, d *event.Decoded) (map[*target]*input, error) {
 	out := map[*target]*input{}
 	at := func(t *target) *input {
 		if out[t] == nil {
@@ -244,7 +244,7 @@ func (r *run) route(d *event.Decoded) (map[*target]*input, error) {
 		}
 	}
 	for _, p := range d.Poison {
-		t, err := r.targetOfPoison(p)
+		t, err := r.targetOfPoison(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -316,7 +316,7 @@ func (r *run) addTarget(dir string) error {
 
 // targetOfPoison: poison of an unknown table goes to the only target, or to the
 // first one of several.
-func (r *run) targetOfPoison(p event.Poison) (*target, error) {
+func (r *run) targetOfPoison(ctx context.Context, p event.Poison) (*target, error) {
 	if r.spec.Target.Route == nil {
 		if p.Table != (event.Table{}) && r.spec.Target.Select != nil && !r.spec.Target.Select(p.Table) {
 			return nil, nil
@@ -327,7 +327,7 @@ func (r *run) targetOfPoison(p event.Poison) (*target, error) {
 		return r.targetOf(p.Table)
 	}
 	if len(r.order) == 0 {
-		return nil, r.rootPoison(p)
+		return nil, r.rootPoison(ctx, p)
 	}
 	return r.order[0], nil
 }

@@ -281,5 +281,9 @@ func (t *stateTable) writeRows(ctx context.Context, rows []stateRow, tag string)
 	if err != nil {
 		return nil, fmt.Errorf("write apply state: %w", err)
 	}
-	return addsOf(written), nil
+	adds := make([]*deltalog.Add, len(written))
+	for i, f := range written {
+		adds[i] = f.Add(true)
+	}
+	return adds, nil
 }

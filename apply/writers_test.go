@@ -116,9 +116,8 @@ func (b *bench) foreignRewrite(t testing.TB, operation string, params map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range addsOf(written) {
-		a.DataChange = dataChange
-		tx.Add(a)
+	for _, f := range written {
+		tx.Add(f.Add(dataChange))
 	}
 	if _, err := tx.Commit(ctx, deltalog.CommitOptions{Operation: operation, Parameters: params}); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 	}
 	c.records = r.lines
 	if r.start > 0 && !r.opt.NoHeader {
-		if err := c.headerOf(r.in.path); err != nil {
+		if err := c.headerOf(ctx, r.in.path); err != nil {
 			return false, err
 		}
 	}
@@ -115,14 +115,14 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 }
 
 // headerOf reads the header from the start of a file that is read on from its middle.
-func (c *csvReader) headerOf(path string) error {
+func (c *csvReader) headerOf(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return notFound(path, err)
 	}
 	defer f.Close()
 	h := &csvReader{reader: &reader{opt: c.opt, in: c.in, file: f, stat: c.stat, src: f, whole: true}, delim: c.delim}
-	n, fault, err := h.next(context.Background())
+	n, fault, err := h.next(ctx)
 	if err != nil {
 		return err
 	}

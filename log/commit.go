@@ -303,7 +303,7 @@ func (c *committer) afterLoss(ctx context.Context) (won bool, err error) {
 
 // readWinners reads the commits from c.version to the newest; there is at least one.
 func (c *committer) readWinners(ctx context.Context) ([]*Commit, error) {
-	files, err := c.log.list(ctx, c.version)
+	files, err := c.log.list(ctx, c.version, c.version, c.version)
 	if err != nil {
 		return nil, err
 	}

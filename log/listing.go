@@ -22,9 +22,9 @@ type segment struct {
 	commits    []logFile
 }
 
-// list names the log's files of versions from on, in order of version. Everything
-// that is not a log file is skipped.
-func (l *Log) list(ctx context.Context, from int64) ([]logFile, error) {
+// listOnce names the log's files of versions from on as one listing shows them, in
+// order of version. Everything that is not a log file is skipped.
+func (l *Log) listOnce(ctx context.Context, from int64) ([]logFile, error) {
 	start := ""
 	if from > 0 {
 		start = versionPrefix(from)

@@ -88,7 +88,7 @@ func (l *Log) NewID() string { return l.opts.NewID() }
 // Exists reports whether the location is a Delta table: at least one commit or
 // checkpoint.
 func (l *Log) Exists(ctx context.Context) (bool, error) {
-	files, err := l.list(ctx, 0)
+	files, err := l.listOnce(ctx, 0)
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +143,7 @@ var errVanished = errors.New("file vanished")
 
 func (l *Log) loadOnce(ctx context.Context, version int64) (*Snapshot, error) {
 	if from := l.readHint(ctx); from > 0 && from <= version {
-		files, err := l.list(ctx, from)
+		files, err := l.list(ctx, from, -1, -1)
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (l *Log) loadOnce(ctx context.Context, version int64) (*Snapshot, error) {
 			}
 		}
 	}
-	files, err := l.list(ctx, 0)
+	files, err := l.list(ctx, 0, -1, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (l *Log) readCommitFile(ctx context.Context, f logFile) (*Commit, error) {
 // before the retained log are DELTA_VERSION_NOT_FOUND.
 func (l *Log) Commits(ctx context.Context, from, to int64) iter.Seq2[*Commit, error] {
 	return func(yield func(*Commit, error) bool) {
-		files, err := l.list(ctx, from)
+		files, err := l.list(ctx, from, from, to)
 		if err != nil {
 			yield(nil, err)
 			return

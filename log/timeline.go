@@ -30,7 +30,7 @@ type Timeline struct {
 
 // Timeline lists the commits up to s.Version.
 func (s *Snapshot) Timeline(ctx context.Context) (*Timeline, error) {
-	files, err := s.log.list(ctx, 0)
+	files, err := s.log.list(ctx, 0, -1, s.Version)
 	if err != nil {
 		return nil, err
 	}

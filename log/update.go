@@ -14,7 +14,11 @@ func (l *Log) Update(ctx context.Context, s *Snapshot) (*Snapshot, error) {
 
 // update makes the snapshot of version to (or of the newest) from an older one.
 func (l *Log) update(ctx context.Context, s *Snapshot, to int64) (*Snapshot, error) {
-	files, err := l.list(ctx, s.Version+1)
+	known := to
+	if to == latest {
+		known = -1
+	}
+	files, err := l.list(ctx, s.Version+1, s.Version+1, known)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,9 @@
 //     file is written.
 //  3. Rows are replaced in one place only, [Table.Stage]; it writes data files and
 //     change files in the same pass, and a commit has change files for all of its
-//     row changes or for none (W-901, W-902).
+//     row changes or for none (W-901, W-902). Where the table writes deletion
+//     vectors, rows go by a new vector, one file of vectors a commit, and only the
+//     rows that images are needed of are read; elsewhere their file is rewritten.
 //  4. An operation that changes no row commits nothing (W-907).
 //  5. A lost race is retried when the operation can be done again on the newer
 //     version, else it is a deltalog.ConflictError.

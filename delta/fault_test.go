@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-data/sluice/delta"
+	"github.com/sluice-data/sluice/internal/dv"
 	"github.com/sluice-data/sluice/internal/testtable"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/storage"
@@ -65,13 +66,21 @@ func TestTable_Faults(t *testing.T) {
 		{"crash before", faultstore.CrashBefore, nil},
 		{"crash after", faultstore.CrashAfter, nil},
 	}
+	list := operations(t)
 	for _, op := range operations(t) {
+		if op.name == "delete" || op.name == "update" || op.name == "replace where" {
+			op.name += " with deletion vectors"
+			list = append(list, op)
+		}
+	}
+	for _, op := range list {
 		base := storage.NewMemory("t")
 		interval := "100"
 		if op.name == "append" {
 			interval = "2" // the change is followed by a checkpoint, whose failure must not matter (W-705)
 		}
-		testtable.New(t, testtable.Spec{DDL: modelDDL, Partition: []string{"p"}, Store: base, Properties: map[string]string{"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": interval}, Rows: []string{faultRows}})
+		testtable.New(t, testtable.Spec{DDL: modelDDL, Partition: []string{"p"}, Store: base, Properties: map[string]string{"delta.enableChangeDataFeed": "true",
+			"delta.checkpointInterval": interval, "delta.enableDeletionVectors": fmt.Sprint(strings.HasSuffix(op.name, "vectors"))}, Rows: []string{faultRows}})
 		for _, mode := range modes {
 			t.Run(op.name+", "+mode.name, func(t *testing.T) {
 				t.Parallel()
@@ -169,6 +178,13 @@ func orphans(t *testing.T, tb *delta.Table) []string {
 		for _, a := range c.Adds {
 			p, _ := a.Decoded()
 			named[p] = true
+			if v := a.DeletionVector; v != nil {
+				key, err := dv.Descriptor{StorageType: v.StorageType, PathOrInlineDv: v.PathOrInlineDv}.Location()
+				if err != nil {
+					t.Fatal(err)
+				}
+				named[key] = true
+			}
 		}
 		for _, a := range c.CDC {
 			p, _ := a.Decoded()

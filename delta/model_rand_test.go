@@ -305,7 +305,7 @@ func dropChange(b arrow.RecordBatch, drop bool) arrow.RecordBatch {
 }
 
 func TestTable_Model(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(36) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		parts, feed := r.IntN(2) == 0, r.IntN(3) > 0
 		props := map[string]string{"delta.enableChangeDataFeed": fmt.Sprint(feed), "delta.checkpointInterval": fmt.Sprint([]int{1, 3, 100}[r.IntN(3)])}
@@ -313,7 +313,11 @@ func TestTable_Model(t *testing.T) {
 		if parts {
 			spec.Partition = []string{"p"}
 		}
-		t.Run(fmt.Sprintf("R-912 seed %d, partitioned %v, feed %v", seed, parts, feed), func(t *testing.T) {
+		if seed >= 24 {
+			props["delta.enableDeletionVectors"] = "true"
+			spec.Options.InlineVectorBytes = []int{0, 40}[r.IntN(2)]
+		}
+		t.Run(fmt.Sprintf("R-912 seed %d, partitioned %v, feed %v, vectors %v", seed, parts, feed, seed >= 24), func(t *testing.T) {
 			m := &modelTable{t: t, r: r, parts: parts, feed: feed, net: map[string]int{}, tb: testtable.New(t, spec)}
 			for range 30 {
 				what, changed := m.step()

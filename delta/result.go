@@ -17,6 +17,11 @@ type Metrics struct {
 
 	FilesAdded, FilesRemoved, ChangeFiles int64
 	BytesAdded, BytesRemoved, ChangeBytes int64
+
+	// VectorsAdded are files with a new deletion vector, VectorsUpdated those of them
+	// that had one before, VectorsRemoved deletion vectors that went. Such a file is
+	// in FilesAdded and FilesRemoved only when it goes.
+	VectorsAdded, VectorsUpdated, VectorsRemoved int64
 }
 
 // Result is what became of an operation.
@@ -66,7 +71,7 @@ func (m Metrics) rewrite(operation string, took time.Duration) map[string]string
 		"numRemovedFiles": itoa(m.FilesRemoved), "numRemovedBytes": itoa(m.BytesRemoved),
 		"numAddedFiles": itoa(m.FilesAdded), "numAddedBytes": itoa(m.BytesAdded),
 		"numCopiedRows": itoa(m.RowsCopied), "numAddedChangeFiles": itoa(m.ChangeFiles),
-		"numDeletionVectorsAdded": "0", "numDeletionVectorsUpdated": "0", "numDeletionVectorsRemoved": "0",
+		"numDeletionVectorsAdded": itoa(m.VectorsAdded), "numDeletionVectorsUpdated": itoa(m.VectorsUpdated), "numDeletionVectorsRemoved": itoa(m.VectorsRemoved),
 		"executionTimeMs": itoa(took.Milliseconds()),
 	}
 	if operation == "DELETE" {

@@ -34,6 +34,10 @@ type FileEdit struct {
 	// batch it is given is valid during the call only.
 	After   arrow.RecordBatch
 	Rewrite func(before arrow.RecordBatch) (arrow.RecordBatch, error)
+	// Deleted and Before are the old rows of Delete and Update, aligned, logical and
+	// hidden columns, from a caller that has read them. They save a second read of the
+	// rows where a deletion vector is written; nil is read as far as it is needed.
+	Deleted, Before arrow.RecordBatch
 }
 
 // Edits are the row changes of one commit.
@@ -66,8 +70,9 @@ type Staged struct {
 	CDC     []*deltalog.CDC
 	Metrics Metrics
 
-	store storage.Store
-	keys  []string
+	store  storage.Store
+	keys   []string
+	masked []mask // files that get a deletion vector
 }
 
 // Empty is true when nothing would change.
@@ -91,9 +96,11 @@ func (s *Staged) Discard(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Stage writes the row changes against a version: files with a changed row are
-// rewritten without their deletion vector, unchanged rows with their hidden columns;
-// change files come from the same pass where the feed is on and the adds and removes
+// Stage writes the row changes against a version. Where the table writes deletion
+// vectors, a file with a changed row gets a new one and the new rows go to new files
+// (W-651, W-652); elsewhere, and where next to nothing of a file would stay, the file
+// is rewritten without its deletion vector, unchanged rows with their hidden columns.
+// Change files come from the same pass where the feed is on and the adds and removes
 // would not say exactly what changed (W-901, W-902, 2.1). After an error nothing of
 // it is left.
 func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o StageOptions) (_ *Staged, err error) {
@@ -111,15 +118,19 @@ func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o S
 	if len(o.StatsColumns) > 0 {
 		l = l.WithStats(o.StatsColumns)
 	}
-	s := &stager{t: t, l: l, o: o, feed: cfg.WritesChangeFeed() && needsChangeFiles(e.Files), roll: t.opts.FileSize,
-		out: &Staged{store: t.store}}
+	s := &stager{t: t, l: l, o: o, cfg: cfg, roll: t.opts.FileSize, out: &Staged{store: t.store}}
 	if s.roll <= 0 {
 		s.roll = l.TargetFileSize
 	}
+	p, err := s.choose(ctx, e.Files)
+	if err != nil {
+		return nil, err
+	}
+	s.feed = cfg.WritesChangeFeed() && p.needsChangeFiles()
 	if err := s.plan(); err != nil {
 		return nil, err
 	}
-	if err := s.run(ctx, e); err != nil {
+	if err := s.run(ctx, p, e.Insert); err != nil {
 		if s.cdc != nil {
 			err = errors.Join(err, s.cdc.Abort(context.WithoutCancel(ctx)))
 		}
@@ -143,17 +154,12 @@ func (t *Table) mayChange(snap *deltalog.Snapshot, removes bool) error {
 	return nil
 }
 
-// needsChangeFiles is W-902: only edits that remove whole files are told exactly by
-// the remove actions themselves.
-func needsChangeFiles(files []FileEdit) bool {
-	return slices.ContainsFunc(files, func(f FileEdit) bool { return !f.All })
-}
-
 // stager is one Stage call.
 type stager struct {
 	t    *Table
 	l    *datafile.Layout
 	o    StageOptions
+	cfg  *deltalog.TableConfig
 	feed bool
 	roll int64
 	out  *Staged
@@ -196,29 +202,30 @@ func (s *stager) writer() (*datafile.Writer, error) {
 
 // task is work with one data file writer.
 type task struct {
-	edits  []FileEdit
-	insert []arrow.RecordBatch
+	rewrites []FileEdit
+	masks    []mask
+	insert   []arrow.RecordBatch
 }
 
-// run does the whole-file removals and the rewrites. Small files share one writer
-// with the new rows, so that they do not multiply; a large one has its own, and
-// those run side by side.
-func (s *stager) run(ctx context.Context, e Edits) error {
-	shared := task{insert: e.Insert}
-	var tasks []task
-	for _, f := range e.Files {
-		switch {
-		case f.All:
-			if err := s.removeWhole(ctx, f.File); err != nil {
-				return err
-			}
-		case f.File.Size >= s.roll/2:
-			tasks = append(tasks, task{edits: []FileEdit{f}})
-		default:
-			shared.edits = append(shared.edits, f)
+// run does the whole-file removals, the rewrites and the deletion vectors. Small
+// files share one writer with the new rows, so that they do not multiply; a large one
+// that is rewritten has its own, and those run side by side.
+func (s *stager) run(ctx context.Context, p *editPlan, insert []arrow.RecordBatch) error {
+	for _, f := range p.whole {
+		if err := s.removeWhole(ctx, f.File); err != nil {
+			return err
 		}
 	}
-	if len(shared.edits) > 0 || len(shared.insert) > 0 {
+	shared := task{masks: p.masks, insert: insert}
+	var tasks []task
+	for _, f := range p.rewrites {
+		if f.File.Size >= s.roll/2 {
+			tasks = append(tasks, task{rewrites: []FileEdit{f}})
+		} else {
+			shared.rewrites = append(shared.rewrites, f)
+		}
+	}
+	if len(shared.rewrites)+len(shared.masks)+len(shared.insert) > 0 {
 		tasks = append(tasks, shared)
 	}
 	// The files of a task outlive its own context (change files are shared), so they are
@@ -226,11 +233,11 @@ func (s *stager) run(ctx context.Context, e Edits) error {
 	err := pipeline.ForEach(ctx, s.t.opts.Workers, slices.Values(tasks), func(inner context.Context, t task) error {
 		return s.do(ctx, inner, t)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.writeVectors(ctx, p.masks)
 	}
-	if s.cdc == nil {
-		return nil
+	if err != nil || s.cdc == nil {
+		return err
 	}
 	for _, f := range s.o.inserted {
 		if err := s.imagesOf(ctx, f.Add(true), "insert"); err != nil {
@@ -257,7 +264,10 @@ func (s *stager) do(ctx, inner context.Context, t task) error {
 	}
 	var m Metrics
 	err = func() error {
-		for _, e := range t.edits {
+		if err := s.apply(ctx, inner, w, t.masks, &m); err != nil {
+			return err
+		}
+		for _, e := range t.rewrites {
 			if err := errors.Join(inner.Err(), s.rewrite(ctx, w, e, &m)); err != nil {
 				return err
 			}
@@ -285,7 +295,7 @@ func (s *stager) do(ctx, inner context.Context, t task) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range t.edits {
+	for _, e := range t.rewrites {
 		s.remove(e.File)
 	}
 	for _, f := range files {
@@ -309,6 +319,9 @@ func (m *Metrics) add(o Metrics) {
 	m.BytesAdded += o.BytesAdded
 	m.BytesRemoved += o.BytesRemoved
 	m.ChangeBytes += o.ChangeBytes
+	m.VectorsAdded += o.VectorsAdded
+	m.VectorsUpdated += o.VectorsUpdated
+	m.VectorsRemoved += o.VectorsRemoved
 }
 
 // remove stages the tombstone of a file; the caller holds mu or is alone.
@@ -316,6 +329,9 @@ func (s *stager) remove(a *deltalog.Add) {
 	s.out.Removes = append(s.out.Removes, a.Remove(s.t.opts.Clock(), true))
 	s.out.Metrics.FilesRemoved++
 	s.out.Metrics.BytesRemoved += a.Size
+	if a.DeletionVector != nil {
+		s.out.Metrics.VectorsRemoved++
+	}
 }
 
 func (s *stager) removeWhole(ctx context.Context, a *deltalog.Add) error {
@@ -345,9 +361,6 @@ func (s *stager) imagesOf(ctx context.Context, a *deltalog.Add, kind string) err
 // rewrite streams one file: deleted rows go, updated ones are replaced, the rest is
 // copied.
 func (s *stager) rewrite(ctx context.Context, w *datafile.Writer, e FileEdit, m *Metrics) error {
-	if len(e.Update) > 0 && (e.After == nil) == (e.Rewrite == nil) {
-		return fmt.Errorf("edit %s: exactly one of After and Rewrite is needed", e.File.Path)
-	}
 	del, upd := e.Delete, e.Update
 	for b, err := range datafile.Read(ctx, s.t.store, s.l, e.File, datafile.ReadOptions{Hidden: true}) {
 		if err != nil {
@@ -418,27 +431,7 @@ func (s *stager) update(ctx context.Context, w *datafile.Writer, e FileEdit, b a
 		return err
 	}
 	defer before.Release()
-	var after arrow.RecordBatch
-	if e.Rewrite != nil {
-		if after, err = e.Rewrite(before); err != nil {
-			return err
-		}
-	} else {
-		after = e.After.NewSlice(at, at+int64(len(changed)))
-	}
-	defer after.Release()
-	if after.NumRows() != before.NumRows() {
-		return fmt.Errorf("edit %s: %d new rows for %d", e.File.Path, after.NumRows(), before.NumRows())
-	}
-	rows, err := s.complete(after)
-	if err != nil {
-		return err
-	}
-	defer rows.Release()
-	if err := w.Write(ctx, rows); err != nil {
-		return err
-	}
-	return errors.Join(s.record(ctx, before, "update_preimage"), s.record(ctx, rows, "update_postimage"))
+	return s.replace(ctx, w, e, before, int(at), len(changed))
 }
 
 // complete adds hidden columns of nulls to rows that have none.
@@ -462,7 +455,7 @@ func (s *stager) complete(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 
 // record writes rows into the change files, if there are any.
 func (s *stager) record(ctx context.Context, b arrow.RecordBatch, kind string) error {
-	if !s.feed || b.NumRows() == 0 {
+	if !s.feed || b == nil || b.NumRows() == 0 {
 		return nil
 	}
 	kb := array.NewStringBuilder(memory.DefaultAllocator)

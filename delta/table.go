@@ -46,6 +46,10 @@ type Options struct {
 	// FileSize is where the next data file is begun, in bytes. Default: the table's
 	// delta.targetFileSize, else 128 MiB.
 	FileSize int64
+	// InlineVectorBytes: a deletion vector of at most so many bytes goes into the log
+	// itself instead of a file. Default: 0, every one goes to a file as Spark's do
+	// (W-654).
+	InlineVectorBytes int
 	// Attempts bounds how often an operation that lost a race is done again.
 	// Default: 50.
 	Attempts int

@@ -357,24 +357,31 @@ func locate(store storage.Store, uri string) (key string, other storage.Store, e
 // loadDeleted reads the deletion vector; rows beyond the end of the file mean that
 // it is of another file.
 func (r *reader) loadDeleted(ctx context.Context, store storage.Store, src Source) error {
-	v, err := LoadVector(ctx, store, src.DeletionVector)
-	if err != nil {
-		if errors.Is(err, dv.ErrCorrupt) {
-			return &FileError{CodeVector, src.Path, "its deletion vector is damaged", err}
-		}
-		if errors.Is(err, storage.ErrNotFound) {
-			return &FileError{CodeMissing, src.Path, "its deletion vector is not there", err}
-		}
+	v, err := vectorOf(ctx, store, src, r.pf.NumRows())
+	if err != nil || v == nil {
 		return err
-	}
-	if v == nil {
-		return nil
-	}
-	if v.Max() >= r.pf.NumRows() {
-		return &FileError{CodeVector, src.Path, fmt.Sprintf("its deletion vector names row %d of %d", v.Max(), r.pf.NumRows()), nil}
 	}
 	r.deleted = v.Contains
 	return nil
+}
+
+// VectorOf reads the deletion vector of a file of so many physical rows; nil for
+// none. Errors are those of [ReadFile].
+func VectorOf(ctx context.Context, store storage.Store, add *deltalog.Add, rows int64) (*dv.Vector, error) {
+	return vectorOf(ctx, store, SourceOf(add), rows)
+}
+
+func vectorOf(ctx context.Context, store storage.Store, src Source, rows int64) (*dv.Vector, error) {
+	v, err := LoadVector(ctx, store, src.DeletionVector)
+	switch {
+	case errors.Is(err, dv.ErrCorrupt):
+		return nil, &FileError{CodeVector, src.Path, "its deletion vector is damaged", err}
+	case errors.Is(err, storage.ErrNotFound):
+		return nil, &FileError{CodeMissing, src.Path, "its deletion vector is not there", err}
+	case err == nil && v != nil && v.Max() >= rows:
+		return nil, &FileError{CodeVector, src.Path, fmt.Sprintf("its deletion vector names row %d of %d", v.Max(), rows), nil}
+	}
+	return v, err
 }
 
 // LoadVector reads the deletion vector of an action; nil for none.
@@ -386,4 +393,13 @@ func LoadVector(ctx context.Context, store storage.Store, d *deltalog.DeletionVe
 	return dv.Load(ctx, desc, func(ctx context.Context, path string) (storage.Reader, error) {
 		return Open(ctx, store, path)
 	})
+}
+
+// CountRows is the number of physical rows of a file, from its footer.
+func CountRows(ctx context.Context, store storage.Store, l *Layout, add *deltalog.Add) (int64, error) {
+	r, err := newReader(ctx, store, l, SourceOf(add), ReadOptions{Columns: []string{}, KeepDeleted: true})
+	if err != nil {
+		return 0, fileError(add.Path, err)
+	}
+	return r.pf.NumRows(), r.file.Close()
 }

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -98,6 +99,9 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 		}
 		m.Configuration[k] = v
 	}
+	if err := checkModeChange(snap, m.Configuration); err != nil {
+		return nil, nil, err
+	}
 	if mode := schema.Mode(strings.ToLower(m.Configuration["delta.columnMapping.mode"])); mode == schema.ModeName && snap.Mode() == schema.ModeNone {
 		// Files stay as they are: physical names are today's names (W-503).
 		s, maxID := schema.AssignMapping(snap.Schema, snap.Props.ColumnMappingMaxID, nil)
@@ -105,6 +109,9 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 		m.Configuration["delta.columnMapping.maxColumnId"] = strconv.Itoa(int(maxID))
 	}
 	need := append(slices.Clone(features), featuresOf(m.Configuration)...)
+	if snap.Supports(deltalog.TypeWideningPreview) {
+		need = slices.DeleteFunc(need, func(f deltalog.Feature) bool { return f == deltalog.TypeWidening })
+	}
 	p, err := snap.Protocol.With(need...)
 	if err != nil {
 		return nil, nil, err
@@ -124,4 +131,21 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 		return nil, p, nil
 	}
 	return &m, p, nil
+}
+
+// checkModeChange is W-503: column mapping goes from none to name and nowhere else.
+func checkModeChange(snap *deltalog.Snapshot, config map[string]string) error {
+	have, want := snap.Mode(), schema.Mode(strings.ToLower(config["delta.columnMapping.mode"]))
+	if want == "" {
+		want = schema.ModeNone
+	}
+	if have == want || have == schema.ModeNone && want == schema.ModeName {
+		return nil
+	}
+	reason := "switching it off means rewriting the table under its plain names: create another table from its rows"
+	if have == schema.ModeNone {
+		reason = "files that are there have no field ids: use mode name, or create another table with mode id"
+	}
+	return &deltalog.InvalidError{ErrorCode: "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", Rule: "W-503",
+		Reason: fmt.Sprintf("column mapping cannot go from %s to %s: %s", have, want, reason)}
 }

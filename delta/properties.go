@@ -138,7 +138,7 @@ var propRules = map[string]propRule{
 	"enableInCommitTimestamps":                           {check: isBool, refuse: refuseTrue},
 	"enableRowTracking":                                  {check: isBool, refuse: refuseTrue},
 	"rowTrackingSuspended":                               {check: isBool, refuse: refuseTrue},
-	"enableTypeWidening":                                 {check: isBool, refuse: refuseTrue},
+	"enableTypeWidening":                                 {check: isBool},
 	"enableVariantShredding":                             {check: isBool, refuse: refuseTrue},
 	"enableIcebergCompatV1":                              {check: isBool, refuse: refuseTrue},
 	"enableIcebergCompatV2":                              {check: isBool, refuse: refuseTrue},
@@ -265,6 +265,9 @@ func featuresOf(config map[string]string) []deltalog.Feature {
 	}
 	if m := config["delta.columnMapping.mode"]; m != "" && !strings.EqualFold(m, "none") {
 		out = append(out, deltalog.ColumnMapping)
+	}
+	if on("enableTypeWidening") {
+		out = append(out, deltalog.TypeWidening)
 	}
 	if on("appendOnly") {
 		out = append(out, deltalog.AppendOnly)

@@ -444,7 +444,7 @@ func TestCommit_Rules(t *testing.T) {
 		}
 		wantError(t, change(s, name(1), 1, 2), ErrInvalid, "DELTA_COLUMN_MAPPING_SET_COLUMN_ID_NOT_SET")
 		wantError(t, change(s, name(2), 1, 1), ErrInvalid, "DELTA_DUPLICATED_COLUMN_MAPPING_ID")
-		wantError(t, change(s, map[string]string{"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"}, 1, 2), ErrUnsupported, "")
+		wantError(t, change(s, map[string]string{"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"}, 1, 2), ErrInvalid, "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE")
 		if err := change(s, name(5), 1, 2); err != nil {
 			t.Fatal(err)
 		}

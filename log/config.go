@@ -65,6 +65,14 @@ func NewTableConfig(p *Protocol, m *Metadata) (*TableConfig, error) {
 			return nil, &CorruptError{ErrorCode: "DELTA_INVALID_PARTITION_COLUMN", Reason: fmt.Sprintf("partition column %q is not in the schema", name)}
 		}
 	}
+	if c.Supports(TypeWidening) || c.Supports(TypeWideningPreview) {
+		if err := schema.CheckTypeChanges(c.Schema); err != nil {
+			var rule *schema.RuleError
+			errors.As(err, &rule)
+			return nil, &UnsupportedError{ErrorCode: rule.Code(), Op: OpRead, Reason: err.Error(),
+				MinReaderVersion: p.MinReaderVersion, MinWriterVersion: p.MinWriterVersion}
+		}
+	}
 	if c.Mode() != schema.ModeNone {
 		// maxColumnId is the writers' concern; readers only need ids and names.
 		if err := schema.CheckMapping(c.Schema, 1<<31-1); err != nil {
@@ -99,6 +107,11 @@ func (c *TableConfig) WritesChangeFeed() bool {
 // WritesDeletionVectors is true when new deletion vectors may be written (W-651).
 func (c *TableConfig) WritesDeletionVectors() bool {
 	return c.Props.DeletionVectors && c.Supports(DeletionVectors)
+}
+
+// WidensTypes is true when column types may be widened (W-831).
+func (c *TableConfig) WidensTypes() bool {
+	return c.Props.TypeWidening && (c.Supports(TypeWidening) || c.Supports(TypeWideningPreview))
 }
 
 // InCommitTimestamps is true when commitInfo.inCommitTimestamp is a commit's time.

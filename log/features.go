@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sort"
 	"strings"
-
-	"github.com/sluice-data/sluice/log/schema"
 )
 
 // Op is what a caller wants to do with a table.
@@ -38,6 +36,7 @@ const (
 	InCommitTimestamp   Feature = "inCommitTimestamp"
 	Clustering          Feature = "clustering"
 	TypeWidening        Feature = "typeWidening"
+	TypeWideningPreview Feature = "typeWidening-preview"
 	CatalogManaged      Feature = "catalogManaged"
 	catalogOwnedPreview Feature = "catalogOwned-preview"
 )
@@ -81,19 +80,13 @@ func featureTable() []featureRow {
 	field := func(key string) func(*TableConfig) string {
 		return func(c *TableConfig) string { return c.fieldWith(key) }
 	}
-	mapping := func(c *TableConfig) string {
-		if c.Props.ColumnMappingMode == schema.ModeID {
-			return "delta.columnMapping.mode=id"
-		}
-		return ""
-	}
 	return []featureRow{
 		{name: AppendOnly, writer: 2, read: yes, write: yes},
 		{name: Invariants, writer: 2, read: yes, write: inactive, active: field("delta.invariants"), failAtUpgrade: true},
 		{name: CheckConstraints, writer: 3, read: yes, write: inactive, active: (*TableConfig).constraint, failAtUpgrade: true},
 		{name: ChangeDataFeed, writer: 4, read: yes, write: yes},
 		{name: GeneratedColumns, writer: 4, read: yes, write: inactive, active: field("delta.generationExpression"), failAtUpgrade: true},
-		{name: ColumnMapping, rw: true, reader: 2, writer: 5, read: yes, write: inactive, active: mapping},
+		{name: ColumnMapping, rw: true, reader: 2, writer: 5, read: yes, write: yes},
 		{name: IdentityColumns, writer: 6, read: yes, write: inactive, active: field("delta.identity.start"), failAtUpgrade: true},
 		{name: "allowColumnDefaults", read: yes, write: inactive, active: field("CURRENT_DEFAULT"), failAtUpgrade: true},
 		{name: DeletionVectors, rw: true, read: yes, write: yes},
@@ -104,8 +97,8 @@ func featureTable() []featureRow {
 		{name: RowTracking, needs: []Feature{DomainMetadataF}, read: yes, write: inactive, active: (*TableConfig).rowTracking},
 		{name: InCommitTimestamp, read: yes, write: inactive, active: prop("enableInCommitTimestamps", "true")},
 		{name: Clustering, needs: []Feature{DomainMetadataF}, read: yes, write: no, failAtUpgrade: true},
-		{name: TypeWidening, rw: true, read: yes, write: inactive, active: prop("enableTypeWidening", "true")},
-		{name: "typeWidening-preview", rw: true, read: yes, write: inactive, active: prop("enableTypeWidening", "true")},
+		{name: TypeWidening, rw: true, read: yes, write: yes},
+		{name: TypeWideningPreview, rw: true, read: yes, write: yes},
 		{name: "variantType", rw: true, failAtUpgrade: true},
 		{name: "variantType-preview", rw: true, failAtUpgrade: true},
 		{name: "variantShredding", rw: true, needs: []Feature{"variantType"}, failAtUpgrade: true},

@@ -30,6 +30,7 @@ type Properties struct {
 	ColumnMappingMaxID      int32
 	ChangeDataFeed          bool
 	DeletionVectors         bool
+	TypeWidening            bool // as written; see TableConfig.WidensTypes
 	InCommitTimestamps      bool
 	ICTEnablementVersion    *int64
 	ICTEnablementTimestamp  *int64
@@ -180,6 +181,7 @@ func parseProperties(conf map[string]string) (Properties, []badProperty) {
 	read("enableChangeDataCapture", boolean(&p.ChangeDataFeed)).readsCDF = true
 	read("enableChangeDataFeed", boolean(&p.ChangeDataFeed)).readsCDF = true
 	read("enableDeletionVectors", boolean(&p.DeletionVectors))
+	read("enableTypeWidening", boolean(&p.TypeWidening))
 	read("enableInCommitTimestamps", boolean(&p.InCommitTimestamps))
 	read("inCommitTimestampEnablementVersion", optional(&p.ICTEnablementVersion))
 	read("inCommitTimestampEnablementTimestamp", optional(&p.ICTEnablementTimestamp))

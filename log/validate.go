@@ -224,6 +224,9 @@ func (c *TableConfig) unsupportedUses() []string {
 	need(AppendOnly, on("appendOnly", c.Props.AppendOnly))
 	need(ChangeDataFeed, on("enableChangeDataFeed", c.Props.ChangeDataFeed))
 	need(DeletionVectors, on("enableDeletionVectors", c.Props.DeletionVectors))
+	if !c.Supports(TypeWideningPreview) {
+		need(TypeWidening, on("enableTypeWidening", c.Props.TypeWidening))
+	}
 	need(ColumnMapping, on("columnMapping.mode", c.Props.ColumnMappingMode != schema.ModeNone))
 	need(InCommitTimestamp, on("enableInCommitTimestamps", c.Props.InCommitTimestamps))
 	need(RowTracking, on("enableRowTracking", c.Props.RowTracking))

@@ -141,6 +141,9 @@ func newReader(ctx context.Context, store storage.Store, l *Layout, src Source, 
 	if r.pf, err = parquetio.Open(r.file, r.file.Size()); err != nil {
 		return nil, err
 	}
+	if r.po.MatchFieldID && !r.pf.HasFieldIDs() && slices.ContainsFunc(r.want.Fields, hasFieldID) {
+		return nil, &FileError{CodeSchema, src.Path, "its columns have no field ids, by which the table (delta.columnMapping.mode=id) finds them", nil}
+	}
 	if src.DeletionVector != nil && !r.keep || r.only {
 		if err := r.loadDeleted(ctx, store, src); err != nil {
 			return nil, err
@@ -148,6 +151,11 @@ func newReader(ctx context.Context, store storage.Store, l *Layout, src Source, 
 	}
 	ok = true
 	return r, nil
+}
+
+func hasFieldID(f schema.Field) bool {
+	_, ok := schema.FieldID(f)
+	return ok
 }
 
 func (r *reader) plan(l *Layout, src Source, o ReadOptions) error {

@@ -165,6 +165,16 @@ func (f *File) Schema() *schema.Struct {
 	return s
 }
 
+// HasFieldIDs reports whether any column or group of the file has a field id.
+func (f *File) HasFieldIDs() bool {
+	for i := range f.meta.schema {
+		if f.meta.schema[i].hasFieldID {
+			return true
+		}
+	}
+	return false
+}
+
 // HasColumn reports whether the file has a column or group at that path of
 // struct fields, by exact names.
 func (f *File) HasColumn(path ...string) bool {

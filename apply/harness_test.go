@@ -19,19 +19,14 @@ import (
 	"github.com/sluice-data/sluice/log/schema"
 )
 
-// The notation of auto-cdc 4, one event a line:
-//
-//	U 1@5 (Ann, Rome)            an upsert under the full schema
-//	U 1@2 (name=Anna)            read under a schema with only the named columns
-//	U 1@2 (Anna, ?)              city is unavailable
-//	U 2@3 (Ann, ?) old=1         a create of a key change
-//	D 1@6   D 1@3 new=2   T@3    deletes, truncates
-//
-// Keys and sequences are written 1, {eu,1}, {10,null}, null, NaN, -200.
+// notation is the types of events in the notation of auto-cdc 4 (see
+// [model.Line]), one event a line.
 type notation struct {
 	keys    []schema.Field
 	data    []schema.Field
 	seq     schema.Type
+	sys     schema.Type // nil: events have no system sequence
+	lists   string      // column that carries the COLUMNS TO UPDATE list; "" for none
 	decoder event.Table
 }
 
@@ -53,61 +48,19 @@ func parseNotation(keys, data, seq string) (*notation, error) {
 	return n, nil
 }
 
-// line is one event of the notation, its values as text.
-type line struct {
-	kind     byte
-	key, seq string
-	columns  []string // data columns of its schema
-	values   map[string]string
-	old, new string
-}
-
-func (n *notation) parse(text string) (line, error) {
-	l := line{kind: text[0], values: map[string]string{}}
-	rest := strings.TrimSpace(text[1:])
-	if i := strings.Index(rest, " old="); i >= 0 {
-		l.old, rest = strings.TrimSpace(rest[i+5:]), rest[:i]
+func (n *notation) parse(text string) (model.Line, error) {
+	names := make([]string, len(n.data))
+	for i, f := range n.data {
+		names[i] = f.Name
 	}
-	if i := strings.Index(rest, " new="); i >= 0 {
-		l.new, rest = strings.TrimSpace(rest[i+5:]), rest[:i]
-	}
-	list := ""
-	if i := strings.IndexByte(rest, '('); i >= 0 {
-		list, rest = strings.TrimSuffix(rest[i+1:], ")"), strings.TrimSpace(rest[:i])
-	}
-	var ok bool
-	if l.key, l.seq, ok = strings.Cut(rest, "@"); !ok {
-		return l, fmt.Errorf("event %q: no sequence", text)
-	}
-	if l.kind != 'U' {
-		for _, f := range n.data {
-			l.columns = append(l.columns, f.Name)
-		}
-		return l, nil
-	}
-	for i, v := range strings.Split(list, ",") {
-		v = strings.TrimSpace(v)
-		name := ""
-		if c, val, named := strings.Cut(v, "="); named {
-			name, v = c, val
-		} else if i < len(n.data) {
-			name = n.data[i].Name
-		} else {
-			return l, fmt.Errorf("event %q: too many values", text)
-		}
-		l.columns = append(l.columns, name)
-		if v != "?" {
-			l.values[name] = v
-		}
-	}
-	return l, nil
+	return model.ParseLine(text, names)
 }
 
 // textDecoder is a decoder of the notation.
 type textDecoder struct {
 	n       *notation
 	out     event.Decoded
-	current []line
+	current []model.Line
 	records []*event.Record
 	rows    int
 }
@@ -123,7 +76,7 @@ func (d *textDecoder) Add(_ context.Context, r *event.Record) error {
 	if err != nil {
 		return err
 	}
-	if len(d.current) > 0 && !slices.Equal(d.current[0].columns, l.columns) {
+	if len(d.current) > 0 && !slices.Equal(d.current[0].Columns, l.Columns) {
 		d.cut()
 	}
 	d.current = append(d.current, l)
@@ -155,17 +108,24 @@ func (d *textDecoder) cut() {
 	d.current, d.records = nil, nil
 }
 
-func (n *notation) batch(lines []line, recs []*event.Record) (*event.Batch, error) {
+func (n *notation) batch(lines []model.Line, recs []*event.Record) (*event.Batch, error) {
 	b := &event.Batch{Table: n.decoder, Source: recs[0].Source, Columns: &schema.Struct{}}
 	b.Columns.Fields = append(b.Columns.Fields, n.keys...)
-	for _, c := range lines[0].columns {
+	for _, c := range lines[0].Columns {
 		for _, f := range n.data {
 			if f.Name == c {
 				b.Columns.Fields = append(b.Columns.Fields, f)
 			}
 		}
 	}
+	at := len(b.Columns.Fields)
 	b.Columns.Fields = append(b.Columns.Fields, schema.Field{Name: "seq", Type: n.seq, Nullable: true})
+	if n.sys != nil {
+		b.Columns.Fields = append(b.Columns.Fields, schema.Field{Name: "sys", Type: n.sys, Nullable: true})
+	}
+	if n.lists != "" {
+		b.Columns.Fields = append(b.Columns.Fields, schema.Field{Name: n.lists, Type: &schema.Array{Elem: schema.String, ContainsNull: true}, Nullable: true})
+	}
 	for _, k := range n.keys {
 		b.Keys = append(b.Keys, k.Name)
 	}
@@ -183,16 +143,16 @@ func (n *notation) batch(lines []line, recs []*event.Record) (*event.Batch, erro
 	b.Unavailable = make([]event.Bits, len(b.Columns.Fields))
 	moved := false
 	for r, l := range lines {
-		op := map[byte]event.Op{'U': event.Upsert, 'D': event.Delete, 'T': event.Truncate}[l.kind]
+		op := map[byte]event.Op{'U': event.Upsert, 'D': event.Delete, 'T': event.Truncate}[l.Kind]
 		b.Ops = append(b.Ops, op)
 		b.Offsets = append(b.Offsets, recs[r].End)
 		b.Lines = append(b.Lines, recs[r].Line)
-		if err := appendKeyText(rb, n.keys, l.key, op == event.Truncate); err != nil {
+		if err := appendKeyText(rb, n.keys, l.Key, op == event.Truncate); err != nil {
 			return nil, err
 		}
-		for i, c := range lines[0].columns {
+		for i, c := range lines[0].Columns {
 			at := len(n.keys) + i
-			v, ok := l.values[c]
+			v, ok := l.Values[c]
 			if !ok {
 				rb.Field(at).AppendNull()
 				if op == event.Upsert {
@@ -205,13 +165,25 @@ func (n *notation) batch(lines []line, recs []*event.Record) (*event.Batch, erro
 				return nil, err
 			}
 		}
-		if err := appendText(rb.Field(len(b.Columns.Fields)-1), l.seq); err != nil {
+		if err := appendText(rb.Field(at), l.Seq); err != nil {
 			return nil, err
+		}
+		if n.sys != nil {
+			if err := appendText(rb.Field(at+1), l.Sys); err != nil {
+				return nil, err
+			}
+		}
+		if n.lists != "" {
+			lb := rb.Field(len(b.Columns.Fields) - 1).(*array.ListBuilder)
+			lb.Append(l.Listed != nil)
+			for _, c := range l.Listed {
+				lb.ValueBuilder().(*array.StringBuilder).Append(c)
+			}
 		}
 		for _, side := range []struct {
 			b    *array.RecordBuilder
 			text string
-		}{{oldB, l.old}, {newB, l.new}} {
+		}{{oldB, l.Old}, {newB, l.New}} {
 			moved = moved || side.text != ""
 			if err := appendKeyText(side.b, n.keys, side.text, side.text == ""); err != nil {
 				return nil, err
@@ -265,7 +237,7 @@ func appendText(b array.Builder, text string) error {
 		return err
 	case *array.StructBuilder:
 		b.Append(true)
-		for i, p := range strings.Split(strings.Trim(text, "{}"), ",") {
+		for i, p := range model.Split(strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}")) {
 			if err := appendText(b.FieldBuilder(i), p); err != nil {
 				return err
 			}
@@ -295,7 +267,32 @@ func cellText(a arrow.Array, r int) string {
 		}
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
+	if s, ok := a.(*array.Struct); ok {
+		parts := make([]string, s.NumField())
+		for i := range parts {
+			parts[i] = cellText(s.Field(i), r)
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
 	return a.ValueStr(r)
+}
+
+// rowText prints a row: its data columns, then its periods as auto-cdc 4 does.
+func rowText(names []string, cells []string) string {
+	var out []string
+	for i := 0; i < len(cells); i++ {
+		switch {
+		case i+1 < len(cells) && names[i] == "__START_AT":
+			out = append(out, model.Period(cells[i], cells[i+1]))
+			i++
+		case i+1 < len(cells) && names[i] == "__SYSTEM_START_AT":
+			out = append(out, "sys "+model.Period(cells[i], cells[i+1]))
+			i++
+		default:
+			out = append(out, cells[i])
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // textSource serves records of the notation; each run sees one longer input.
@@ -335,35 +332,23 @@ func (s *textSource) Close() error { return nil }
 // toModel turns events of the notation with one BIGINT key and text columns into
 // events of the reference model.
 func (n *notation) toModel(t testing.TB, lines []string) []model.Event {
-	num := func(s string) model.Value {
-		v, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	var config strings.Builder
+	config.WriteString("data: ")
+	for i, f := range n.data {
+		if i > 0 {
+			config.WriteString(", ")
 		}
-		return v
+		fmt.Fprintf(&config, "%s %s", f.Name, f.Type)
+	}
+	s, err := model.NewScript(config.String())
+	if err != nil {
+		t.Fatal(err)
 	}
 	var out []model.Event
 	for _, text := range lines {
-		l, err := n.parse(text)
+		e, err := s.Event(text)
 		if err != nil {
 			t.Fatal(err)
-		}
-		e := model.Event{Kind: model.Kind(l.kind), Seq: num(l.seq)}
-		if l.kind != 'T' {
-			e.Key = num(l.key)
-		}
-		if l.old != "" {
-			e.OldKey = num(l.old)
-		}
-		if l.kind == 'U' {
-			e.Schema, e.Values = l.columns, map[string]model.Value{}
-			for c, v := range l.values {
-				if v == "null" {
-					e.Values[c] = nil
-				} else {
-					e.Values[c] = v
-				}
-			}
 		}
 		out = append(out, e)
 	}
@@ -372,11 +357,15 @@ func (n *notation) toModel(t testing.TB, lines []string) []model.Event {
 
 // eventText writes a model event in the notation.
 func eventText(e model.Event) string {
+	at := model.Text(e.Seq)
+	if e.Sys != nil {
+		at += " sys " + model.Text(e.Sys)
+	}
 	switch e.Kind {
 	case model.Truncate:
-		return "T@" + model.Text(e.Seq)
+		return "T@" + at
 	case model.Delete:
-		return fmt.Sprintf("D %s@%s", model.Text(e.Key), model.Text(e.Seq))
+		return fmt.Sprintf("D %s@%s", model.Text(e.Key), at)
 	}
 	vals := make([]string, len(e.Schema))
 	for i, c := range e.Schema {
@@ -386,5 +375,9 @@ func eventText(e model.Event) string {
 			vals[i] = c + "=" + model.Text(v)
 		}
 	}
-	return fmt.Sprintf("U %s@%s (%s)", model.Text(e.Key), model.Text(e.Seq), strings.Join(vals, ", "))
+	text := fmt.Sprintf("U %s@%s (%s)", model.Text(e.Key), at, strings.Join(vals, ", "))
+	if e.Listed != nil {
+		text += " cols[" + strings.Join(e.Listed, ",") + "]"
+	}
+	return text
 }

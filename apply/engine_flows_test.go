@@ -1,0 +1,94 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-data/sluice/internal/model"
+)
+
+// flowText writes the settings of a model flow as an example file has them.
+func flowText(f model.Flow) string {
+	var s strings.Builder
+	var data []string
+	for _, c := range f.Columns {
+		data = append(data, c.Name+" STRING")
+	}
+	fmt.Fprintf(&s, "data: %s\nstored-as: %s\n", strings.Join(data, ", "), f.Stored)
+	if f.Covered != nil {
+		fmt.Fprintf(&s, "ignore-null: on %s\n", strings.Join(f.Covered, ", "))
+	}
+	if f.ColumnsToUpdate {
+		s.WriteString("columns-to-update: cols\n")
+	}
+	if f.Tracked != nil {
+		fmt.Fprintf(&s, "track: %s\n", strings.Join(f.Tracked, ", "))
+	}
+	return s.String()
+}
+
+// The engine equals the model for random flows of every storage type and mode and
+// random events in random cuts with redelivery (laws 1 to 6 of auto-cdc 2.12). A
+// failure shrinks, and prints an example file that replays it.
+func TestRun_ModelOfFlows(t *testing.T) {
+	for _, stored := range []string{model.StoredSCD1, model.StoredSCD2, model.StoredBitemporal} {
+		t.Run("laws "+stored, func(t *testing.T) {
+			b := newBench(t, "stored-as: "+stored)
+			var e *Error
+			if errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause {
+				t.Skipf("the engine refuses storage type %s by name; the model alone is checked", stored)
+			}
+			rapid.Check(t, func(rt *rapid.T) {
+				f, g := model.Generator{Columns: []string{"a", "b", "c"}, Keys: 3, Seqs: 8, Truncates: true}.Flow(rt, stored)
+				config := flowText(f)
+				b := newBench(t, config)
+				if errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause {
+					return
+				}
+				script, err := model.NewScript(config)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				replay := "flow\n" + config + "----\nok\n"
+				b.flow.BatchRows = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "batch rows")
+				events := g.Events(rt, 16)
+				var fed []string
+				for len(events) > 0 {
+					n := rapid.IntRange(1, len(events)).Draw(rt, "cut")
+					var lines []string
+					for _, e := range events[:n] {
+						lines = append(lines, eventText(e))
+					}
+					events = events[n:]
+					for range rapid.IntRange(0, 2).Draw(rt, "redelivered") {
+						if len(fed) > 0 {
+							lines = append(lines, rapid.SampledFrom(fed).Draw(rt, "again"))
+						}
+					}
+					fed = append(fed, lines...)
+					want, err := script.Batch(lines)
+					if err != nil {
+						rt.Fatal(err)
+					}
+					replay += "\nbatch\n" + strings.Join(lines, "\n") + "\n----\n" + want
+					if _, err := b.run(lines...); err != nil {
+						rt.Fatalf("%v\n%s", err, replay)
+					}
+					if got := b.table(t); !slices.Equal(got, script.Table()) {
+						rt.Fatalf("got %q\n%s", got, replay)
+					}
+					if b.flow.BatchRows == 0 {
+						if got := model.Show("table", b.table(t)) + model.Show("feed", b.feed(t)); got != want {
+							rt.Fatalf("got\n%s\n%s", got, replay)
+						}
+					}
+				}
+			})
+		})
+	}
+}

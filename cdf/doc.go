@@ -15,8 +15,16 @@
 //  4. A file that is gone is an error that names it, never an empty result.
 //  5. Versions come in ascending order; the order of rows inside a version means
 //     nothing.
+//  6. A [Stream] delivers every change after its start once, in batches whose ends
+//     are positions. Which files a batch has depends on the log, the position and the
+//     limits alone, so whoever stores a position after using the rows of its batch
+//     loses nothing, and sees at most the last batch again.
+//  7. A stream holds one batch and reads data files only as its rows are consumed.
+//  8. The schema of a stream is fixed; it stops before the version that has another
+//     and goes on from there when opened again.
 //
-// Entry points: [Open], [OpenAt], [Feed.Rows]. Change files are written by delta, in the
+// Entry points: [Open], [OpenAt], [Feed.Rows]; [OpenStream], [Stream.Next],
+// [StreamBatch.Rows], [ParsePosition]. Change files are written by delta, in the
 // pass that rewrites the rows.
 //
 // The package must not import delta, merge, apply or parquet-go.

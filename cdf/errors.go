@@ -20,9 +20,17 @@ const (
 	CodeRemoveWithoutValues  = "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA"
 	CodeInvalidChangeType    = "DELTA_INVALID_CHANGE_TYPE"
 	CodeDuplicateFileActions = "DELTA_DUPLICATE_ACTIONS_FOUND"
+
+	CodeStreamBoundary = "DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"
+	CodeOtherTable     = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
+	CodeSchemaChanged  = "DELTA_SCHEMA_CHANGED_WITH_VERSION"
+	CodeLost           = "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
+	CodeIgnoreChanges  = "DELTA_SOURCE_TABLE_IGNORE_CHANGES"
+	CodeIgnoreDelete   = "DELTA_SOURCE_IGNORE_DELETE"
+	CodePosition       = "STREAM_POSITION_INVALID"
 )
 
-// Error says why a range of the feed cannot be read.
+// Error says why a range of the feed, or a stream, cannot be read.
 type Error struct {
 	ErrorCode string
 	// Version is the version at fault, -1 if none is.
@@ -30,6 +38,7 @@ type Error struct {
 	// Path is the file at fault as the log names it, "" if none is.
 	Path   string
 	Reason string
+	Cause  error
 }
 
 func (e *Error) Error() string {
@@ -40,8 +49,14 @@ func (e *Error) Error() string {
 	if e.Path != "" {
 		s += "file " + e.Path + ": "
 	}
-	return s + e.Reason
+	s += e.Reason
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
 }
+
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Code is the stable error code.
 func (e *Error) Code() string { return e.ErrorCode }
@@ -51,11 +66,11 @@ func (e *Error) Code() string { return e.ErrorCode }
 // that were not recorded or cannot be read as one schema, else ErrInvalid.
 func (e *Error) Is(target error) bool {
 	switch e.ErrorCode {
-	case CodeStartAfterLatest, CodeTimeAfterLatest, CodeTimeBeforeFirst:
+	case CodeStartAfterLatest, CodeTimeAfterLatest, CodeTimeBeforeFirst, CodeLost:
 		return target == deltalog.ErrNotFound
 	case CodeRemoveWithoutValues, CodeInvalidChangeType, CodeDuplicateFileActions:
 		return target == deltalog.ErrCorrupt
-	case CodeMissingChangeData, CodeIncompatibleChange, CodeIncompatibleSchema:
+	case CodeMissingChangeData, CodeIncompatibleChange, CodeIncompatibleSchema, CodeOtherTable, CodeIgnoreChanges, CodeIgnoreDelete:
 		return target == deltalog.ErrUnsupported
 	}
 	return target == deltalog.ErrInvalid

@@ -2,7 +2,6 @@ package cdf
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	deltalog "github.com/sluice-data/sluice/log"
 
-	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -47,6 +46,10 @@ type Options struct {
 	Zone *time.Location
 	// BatchRows bounds the rows of a batch; 0 is the reader's default.
 	BatchRows int
+	// OnMissing, if set, is told of each change that cannot be shown because a data,
+	// change or deletion vector file is gone, and the feed goes on without it. Without
+	// it such a file ends the feed with a [MissingError].
+	OnMissing func(version int64, path string)
 }
 
 // Feed is a checked range of the change feed. It is immutable; its rows may be read
@@ -60,16 +63,11 @@ type Feed struct {
 	// _commit_timestamp.
 	Schema *schema.Struct
 
-	log     *deltalog.Log
-	read    *deltalog.Snapshot // of the end version
-	opts    Options
-	all     *schema.Struct // every column of the table, then those of the feed
-	needed  []string       // table columns to read
-	where   *expr.Bound
-	output  []int // columns of Schema in a batch of needed and feed columns
-	plan    *plan
-	arrow   *arrow.Schema // of needed and feed columns
-	outside *arrow.Schema // of Schema
+	log    *deltalog.Log
+	read   *deltalog.Snapshot // of the end version
+	opts   Options
+	reader *reader
+	plan   *plan
 }
 
 // Open resolves and checks a range of the feed of a table. Errors are *[Error] with
@@ -106,9 +104,12 @@ func OpenAt(ctx context.Context, latest *deltalog.Snapshot, o Options) (*Feed, e
 			return nil, err
 		}
 	}
-	if err := f.columns(); err != nil {
+	if f.reader, err = newReader(f.log, f.read.Schema, readerOptions{
+		columns: o.Columns, where: o.Where, zone: o.Zone, batchRows: o.BatchRows, feed: true, onMissing: o.OnMissing,
+	}); err != nil {
 		return nil, err
 	}
+	f.Schema = f.reader.schema
 	if f.Empty {
 		return f, nil
 	}
@@ -125,56 +126,6 @@ var feedFields = []schema.Field{
 // SchemaOf is the schema of the feed of a table: its columns, then those of the feed.
 func SchemaOf(table *schema.Struct) *schema.Struct {
 	return &schema.Struct{Fields: append(slices.Clone(table.Fields), feedFields...)}
-}
-
-// columns decides what is read and what comes out.
-func (f *Feed) columns() error {
-	table := f.read.Schema
-	f.all = SchemaOf(table)
-	want := f.opts.Columns
-	if want == nil {
-		want = table.Names()
-	}
-	out, err := table.Select(want)
-	if err != nil {
-		return &deltalog.InvalidError{ErrorCode: expr.CodeUnresolvedColumn, Reason: err.Error()}
-	}
-	f.Schema = SchemaOf(out)
-	for _, c := range out.Fields {
-		if !slices.Contains(f.needed, c.Name) {
-			f.needed = append(f.needed, c.Name)
-		}
-	}
-	if f.opts.Where != "" {
-		e, err := expr.Parse(f.opts.Where)
-		if err != nil {
-			return err
-		}
-		if f.where, err = e.BindWith(f.all, expr.Options{Zone: f.opts.Zone}); err != nil {
-			return err
-		}
-		if t := f.where.Type(); t != schema.Boolean && t != schema.Void {
-			return &deltalog.InvalidError{ErrorCode: expr.CodeTypeMismatch, Reason: fmt.Sprintf("condition %s has type %s, not BOOLEAN", f.where, t)}
-		}
-		for _, c := range f.where.Columns() {
-			if table.Index(c) >= 0 && !slices.Contains(f.needed, c) {
-				f.needed = append(f.needed, c)
-			}
-		}
-	}
-	inner, err := table.Select(f.needed)
-	if err != nil {
-		return err
-	}
-	inner = SchemaOf(inner)
-	for _, c := range f.Schema.Fields {
-		f.output = append(f.output, slices.IndexFunc(inner.Fields, func(g schema.Field) bool { return g.Name == c.Name }))
-	}
-	if f.arrow, err = schema.ArrowSchema(inner); err != nil {
-		return err
-	}
-	f.outside, err = schema.ArrowSchema(f.Schema)
-	return err
 }
 
 // Rows streams the change rows, version by version. A batch holds rows of one
@@ -196,11 +147,39 @@ func (f *Feed) Rows(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
 				return
 			}
 			for b, err := range f.version(ctx, c, times) {
-				if err != nil {
-					yield(nil, err)
+				if !yield(b, err) || err != nil {
 					return
 				}
-				if !yield(b, nil) {
+			}
+		}
+	}
+}
+
+// version streams the change rows of one commit.
+func (f *Feed) version(ctx context.Context, c *deltalog.Commit, times *deltalog.Timeline) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		pieces, err := changesOf(c, func(removed bool) (*datafile.Layout, error) { return f.plan.layout(c.Version, removed), nil })
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if len(pieces) == 0 {
+			return
+		}
+		when, err := times.Time(ctx, c.Version)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, p := range pieces {
+			for b, err := range f.reader.piece(ctx, c.Version, when, p) {
+				if err != nil {
+					yield(nil, f.readable(ctx, err))
+					return
+				}
+				more := b.NumRows() == 0 || yield(b, nil)
+				b.Release()
+				if !more {
 					return
 				}
 			}

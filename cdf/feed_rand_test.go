@@ -117,6 +117,44 @@ func TestFeed_ReplayEqualsSnapshot(t *testing.T) {
 		if d := testtable.Diff(got, rowsAt(to)); d != "" {
 			r.Fatalf("%v\n%d..%d: %s", history, from, to, d)
 		}
+		// a stream that is cut and resumed anywhere shows the same rows.
+		so := cdf.StreamOptions{FromVersion: &from, MaxFiles: rapid.IntRange(1, 4).Draw(r, "files")}
+		stream, err := table.Stream(ctx, so)
+		if err != nil {
+			r.Fatal(err)
+		}
+		var streamed []string
+		for {
+			b, err := stream.Next(ctx)
+			if err != nil {
+				r.Fatal(err)
+			}
+			if b == nil {
+				break
+			}
+			for rows, err := range b.Rows(ctx) {
+				if err != nil {
+					r.Fatal(err)
+				}
+				streamed = append(streamed, testtable.BatchLines(rows)...)
+			}
+			if rapid.Bool().Draw(r, "resume") {
+				so.Position = &b.End
+				if stream, err = table.Stream(ctx, so); err != nil {
+					r.Fatal(err)
+				}
+			}
+		}
+		slices.Sort(streamed)
+		if feed, err = table.Changes(ctx, cdf.Options{Range: cdf.Range{FromVersion: &from}}); err != nil {
+			r.Fatal(err)
+		}
+		if lines, err = collect(t, feed); err != nil {
+			r.Fatal(err)
+		}
+		if d := testtable.Diff(streamed, lines); d != "" {
+			r.Fatalf("%v\nstream from %d: %s", history, from, d)
+		}
 	})
 }
 

@@ -26,7 +26,7 @@ type plan struct {
 	// partitions are the partition columns in force from a version on, ascending;
 	// the first entry is that of the version before the range.
 	partitions []partitioning
-	layouts    map[string]*datafile.Layout
+	layouts    *layouts
 }
 
 type partitioning struct {
@@ -36,7 +36,7 @@ type partitioning struct {
 
 // newPlan checks every version of the range (invariant 2).
 func newPlan(ctx context.Context, f *Feed) (*plan, error) {
-	p := &plan{f: f, layouts: map[string]*datafile.Layout{}}
+	p := &plan{f: f, layouts: &layouts{read: f.read.TableConfig, zone: f.opts.Zone, known: map[string]*datafile.Layout{}}}
 	start := f.read
 	var err error
 	if f.From != f.To {
@@ -104,15 +104,23 @@ func (p *plan) before(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	read := p.f.read
-	// Columns that this very version dropped are not asked for.
-	kept := &schema.Struct{Fields: slices.DeleteFunc(slices.Clone(s.Schema.Fields), func(f schema.Field) bool { return read.Schema.Index(f.Name) < 0 })}
-	if reason := compareStructs(kept, read.Schema, mapped(s.TableConfig, read.TableConfig), ""); reason != "" {
-		return &Error{ErrorCode: CodeIncompatibleSchema, Version: p.f.From, Reason: "files it removes: " + reason}
+	columns, err := removedColumns(p.f.From, s.TableConfig, p.f.read.TableConfig)
+	if err != nil {
+		return err
 	}
-	columns := slices.DeleteFunc(slices.Clone(s.PartitionColumns()), func(c string) bool { return read.Schema.Index(c) < 0 })
 	p.partitions = slices.Insert(p.partitions, 0, partitioning{p.f.From - 1, columns})
 	return nil
+}
+
+// removedColumns checks that the files which a version removes can be read with the
+// schema of read, and answers their partition columns.
+func removedColumns(version int64, before, read *deltalog.TableConfig) ([]string, error) {
+	// Columns that this very version dropped are not asked for.
+	kept := &schema.Struct{Fields: slices.DeleteFunc(slices.Clone(before.Schema.Fields), func(f schema.Field) bool { return read.Schema.Index(f.Name) < 0 })}
+	if reason := compareStructs(kept, read.Schema, mapped(before, read), ""); reason != "" {
+		return nil, &Error{ErrorCode: CodeIncompatibleSchema, Version: version, Reason: "files it removes: " + reason}
+	}
+	return slices.DeleteFunc(slices.Clone(before.PartitionColumns()), func(c string) bool { return read.Schema.Index(c) < 0 }), nil
 }
 
 // change checks a new protocol or metadata inside the range.
@@ -164,106 +172,15 @@ func (p *plan) layout(version int64, removed bool) *datafile.Layout {
 			columns = e.columns
 		}
 	}
-	return p.layouts[strings.Join(columns, "\x00")]
+	return p.layouts.known[strings.Join(columns, "\x00")]
 }
 
-// arrange makes the layouts of the range.
+// arrange makes the layouts of the range, which do not change afterwards.
 func (p *plan) arrange() error {
 	for _, e := range p.partitions {
-		key := strings.Join(e.columns, "\x00")
-		if p.layouts[key] != nil {
-			continue
-		}
-		c := p.f.read.TableConfig
-		if !slices.Equal(e.columns, c.PartitionColumns()) {
-			m := *c.Metadata
-			m.PartitionColumns = e.columns
-			var err error
-			if c, err = deltalog.NewTableConfig(c.Protocol, &m); err != nil {
-				return fmt.Errorf("read change feed: version %d: %w", e.from, err)
-			}
-		}
-		l, err := datafile.LayoutOf(c, p.f.opts.Zone)
-		if err != nil {
+		if _, err := p.layouts.of(e.columns); err != nil {
 			return err
 		}
-		p.layouts[key] = l
 	}
 	return nil
-}
-
-// incompatible says why data of one version cannot be read with the schema of
-// another, "" if it can: every column must still be there, under the same
-// name in files, with the same type, and must not have become NOT NULL.
-func incompatible(old, read *deltalog.TableConfig) string {
-	return compareStructs(old.Schema, read.Schema, mapped(old, read), "")
-}
-
-// mapped reports whether both versions name their file columns apart.
-func mapped(old, read *deltalog.TableConfig) bool {
-	return old.Mode() != schema.ModeNone && read.Mode() != schema.ModeNone
-}
-
-func compareStructs(old, read *schema.Struct, byFile bool, path string) string {
-	for _, f := range old.Fields {
-		name := path + f.Name
-		i := slices.IndexFunc(read.Fields, func(g schema.Field) bool { return strings.EqualFold(f.Name, g.Name) })
-		if i < 0 {
-			return fmt.Sprintf("column %s is not in the schema of the end version (dropped or renamed)", name)
-		}
-		g := read.Fields[i]
-		if byFile {
-			a, _ := f.Metadata.Get("delta.columnMapping.physicalName")
-			b, _ := g.Metadata.Get("delta.columnMapping.physicalName")
-			if string(a) != string(b) {
-				return fmt.Sprintf("column %s is another column in the end version (dropped and added again)", name)
-			}
-		}
-		if f.Nullable && !g.Nullable {
-			return fmt.Sprintf("column %s became NOT NULL", name)
-		}
-		if reason := compareTypes(f.Type, g.Type, byFile, name); reason != "" {
-			return reason
-		}
-	}
-	for _, g := range read.Fields {
-		if !g.Nullable && !slices.ContainsFunc(old.Fields, func(f schema.Field) bool { return strings.EqualFold(f.Name, g.Name) }) {
-			return fmt.Sprintf("column %s is NOT NULL in the end version and did not exist before", path+g.Name)
-		}
-	}
-	return ""
-}
-
-func compareTypes(old, read schema.Type, byFile bool, name string) string {
-	if old == schema.Void {
-		return ""
-	}
-	switch a := old.(type) {
-	case *schema.Struct:
-		if b, ok := read.(*schema.Struct); ok {
-			return compareStructs(a, b, byFile, name+".")
-		}
-	case *schema.Array:
-		if b, ok := read.(*schema.Array); ok {
-			if a.ContainsNull && !b.ContainsNull {
-				return fmt.Sprintf("elements of %s became NOT NULL", name)
-			}
-			return compareTypes(a.Elem, b.Elem, byFile, name+".element")
-		}
-	case *schema.Map:
-		if b, ok := read.(*schema.Map); ok {
-			if a.ValueContainsNull && !b.ValueContainsNull {
-				return fmt.Sprintf("values of %s became NOT NULL", name)
-			}
-			if reason := compareTypes(a.Key, b.Key, byFile, name+".key"); reason != "" {
-				return reason
-			}
-			return compareTypes(a.Value, b.Value, byFile, name+".value")
-		}
-	default:
-		if old == read {
-			return ""
-		}
-	}
-	return fmt.Sprintf("column %s changed its type from %s to %s", name, describe(old), describe(read))
 }

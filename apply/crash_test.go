@@ -78,7 +78,9 @@ func TestRun_CrashAtEveryOperation(t *testing.T) {
 		mode   faultstore.Mode
 		stride int // of a short run; SIGKILL after an operation is SIGKILL before the next
 	}{{"killed after", faultstore.CrashAfter, 1}, {"killed before", faultstore.CrashBefore, 11},
-		{"operation fails", faultstore.FailBefore, 5}, {"answer lost", faultstore.FailAfter, 3}} {
+		{"operation fails", faultstore.FailBefore, 5}, {"answer lost", faultstore.FailAfter, 3},
+		{"killed after, with deletion vectors", faultstore.CrashAfter, 5}, {"operation fails, with deletion vectors", faultstore.FailBefore, 11}} {
+		vectors := strings.HasSuffix(mode.name, "vectors")
 		t.Run("law 8 "+mode.name, func(t *testing.T) {
 			t.Parallel()
 			stride := mode.stride
@@ -89,6 +91,7 @@ func TestRun_CrashAtEveryOperation(t *testing.T) {
 				mem := storage.NewMemory("t")
 				fs := faultstore.New(mem, faultstore.Rule{Match: faultstore.Nth(n), Mode: mode.mode})
 				b := storyBench(t, fs)
+				b.flow.DeletionVectors = &vectors
 				b.source.lines = story
 				_, err := Run(context.Background(), b.spec(), b.opts)
 				if fs.Count() <= n {

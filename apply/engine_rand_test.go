@@ -26,6 +26,8 @@ func TestRun_Model(t *testing.T) {
 		if rapid.IntRange(0, 7).Draw(rt, "mapped") == 0 {
 			b.flow.Properties = map[string]string{"delta.columnMapping.mode": "name"}
 		}
+		vectors := rapid.Bool().Draw(rt, "vectors")
+		b.flow.DeletionVectors = &vectors
 		b.flow.BatchRows = rapid.SampledFrom([]int{0, 1, 3, 7}).Draw(rt, "batch rows")
 		var fed []string
 		before := model.Table{}

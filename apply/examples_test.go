@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/model"
+	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -191,8 +192,9 @@ func (b *bench) feed(t testing.TB) []string {
 		key, kind, text string
 	}
 	var rows []row
-	read := func(version int64, src datafile.Source, kind string) {
-		for batch, err := range datafile.ReadFile(ctx, b.store, l, src, datafile.ReadOptions{Change: kind == ""}) {
+	read := func(version int64, src datafile.Source, kind string, only []int64) {
+		o := datafile.ReadOptions{Change: kind == "", Rows: only, KeepDeleted: only != nil}
+		for batch, err := range datafile.ReadFile(ctx, b.store, l, src, o) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,16 +216,29 @@ func (b *bench) feed(t testing.TB) []string {
 			t.Fatal(err)
 		}
 		for _, f := range c.CDC {
-			read(c.Version, datafile.Source{Path: f.Path, PartitionValues: f.PartitionValues, Size: f.Size}, "")
+			read(c.Version, datafile.Source{Path: f.Path, PartitionValues: f.PartitionValues, Size: f.Size}, "", nil)
 		}
 		if len(c.CDC) > 0 {
 			continue
 		}
+		removed := map[string]*deltalog.Remove{}
 		for _, f := range c.Removes {
-			read(c.Version, datafile.Source{Path: f.Path, PartitionValues: f.PartitionValues, Size: *f.Size}, "delete")
+			removed[f.Path] = f
 		}
 		for _, f := range c.Adds {
-			read(c.Version, datafile.SourceOf(f), "insert")
+			if r := removed[f.Path]; r != nil { // another deletion vector, which only grows here
+				rows, err := flipped(ctx, b.store, r.DeletionVector, f.DeletionVector)
+				if err != nil {
+					t.Fatal(err)
+				}
+				delete(removed, f.Path)
+				read(c.Version, datafile.SourceOf(f), "delete", rows)
+				continue
+			}
+			read(c.Version, datafile.SourceOf(f), "insert", nil)
+		}
+		for _, f := range removed {
+			read(c.Version, datafile.Source{Path: f.Path, PartitionValues: f.PartitionValues, Size: *f.Size, DeletionVector: f.DeletionVector}, "delete", nil)
 		}
 	}
 	b.seen = snap.Version
@@ -265,6 +280,7 @@ func TestExamples(t *testing.T) {
 		var all, last []string
 		once := true // the file has one flow, and nothing but batches
 		refused := false
+		var batches [][]string
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd != "flow" && refused {
 				return d.Expected
@@ -274,7 +290,7 @@ func TestExamples(t *testing.T) {
 				once = once && b == nil
 				config = d.Input
 				b = newBench(t, config)
-				all, last = nil, nil
+				all, batches, last = nil, nil, nil
 				var e *Error
 				if refused = b.snapshots; errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause {
 					refused = true
@@ -298,7 +314,7 @@ func TestExamples(t *testing.T) {
 				case err != nil:
 					t.Fatal(err)
 				default:
-					all = append(all, lines...)
+					all, batches = append(all, lines...), append(batches, lines)
 				}
 				last = b.table(t)
 				return out + model.Show("table", last) + model.Show("feed", b.feed(t))
@@ -321,6 +337,22 @@ func TestExamples(t *testing.T) {
 		}
 		again("one-row batches", 1, all)
 		again("one batch", 0, all)
+		vectors, copies := newBench(t, config), newBench(t, config)
+		on := true
+		vectors.flow.DeletionVectors = &on
+		for _, lines := range batches {
+			for _, b := range []*bench{vectors, copies} {
+				if _, err := b.run(lines...); err != nil {
+					t.Fatalf("deletion vectors: %v", err)
+				}
+			}
+			if got, want := vectors.feed(t), copies.feed(t); !slices.Equal(got, want) {
+				t.Fatalf("deletion vectors: feed of %q is %q, without them %q", lines, got, want)
+			}
+		}
+		if got := vectors.table(t); !slices.Equal(got, last) {
+			t.Errorf("deletion vectors: got %q, want %q", got, last)
+		}
 		r := rand.New(rand.NewSource(1))
 		for i := range 5 {
 			lines := slices.Clone(all)

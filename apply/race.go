@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/sluice-data/sluice/internal/datafile"
+	"github.com/sluice-data/sluice/internal/dv"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/merge"
+	"github.com/sluice-data/sluice/storage"
 )
 
 // raced tests every winner of a lost race (apply-state 3.2). If none matters, the
@@ -117,26 +120,48 @@ func (p *proposal) clashesKeys(ctx context.Context, w *deltalog.Commit) (bool, e
 	if p.truncate != nil {
 		return len(w.Adds)+len(w.Removes) > 0, nil
 	}
-	var sources []datafile.Source
-	change := len(w.CDC) > 0
-	if change {
+	type part struct {
+		datafile.Source
+		o datafile.ReadOptions
+	}
+	var parts []part
+	if len(w.CDC) > 0 {
 		for _, c := range w.CDC {
-			sources = append(sources, datafile.Source{Path: c.Path, PartitionValues: c.PartitionValues, Size: c.Size})
+			parts = append(parts, part{Source: datafile.Source{Path: c.Path, PartitionValues: c.PartitionValues, Size: c.Size}})
 		}
 	} else {
+		added := map[string]*deltalog.Add{}
 		for _, a := range w.Adds {
-			sources = append(sources, datafile.SourceOf(a))
+			added[a.Path] = a
 		}
 		for _, r := range w.Removes {
+			if a := added[r.Path]; a != nil {
+				// Another deletion vector of the same file: only the rows that one of the
+				// two has changed.
+				delete(added, r.Path)
+				rows, err := flipped(ctx, p.t.store, r.DeletionVector, a.DeletionVector)
+				if err != nil {
+					return true, err
+				}
+				if len(rows) > 0 {
+					parts = append(parts, part{datafile.SourceOf(a), datafile.ReadOptions{Rows: rows, KeepDeleted: true}})
+				}
+				continue
+			}
 			s := datafile.Source{Path: r.Path, PartitionValues: r.PartitionValues, Size: -1, DeletionVector: r.DeletionVector}
 			if r.Size != nil {
 				s.Size = *r.Size
 			}
-			sources = append(sources, s)
+			parts = append(parts, part{Source: s})
+		}
+		for _, a := range w.Adds {
+			if added[a.Path] != nil {
+				parts = append(parts, part{Source: datafile.SourceOf(a)})
+			}
 		}
 	}
-	for _, s := range sources {
-		for key, err := range merge.EachKey(ctx, p.t.store, p.t.layout, s, p.t.keyColumns(p.def), datafile.ReadOptions{}) {
+	for _, s := range parts {
+		for key, err := range merge.EachKey(ctx, p.t.store, p.t.layout, s.Source, p.t.keyColumns(p.def), s.o) {
 			if err != nil {
 				return true, err
 			}
@@ -146,6 +171,26 @@ func (p *proposal) clashesKeys(ctx context.Context, w *deltalog.Commit) (bool, e
 		}
 	}
 	return false, nil
+}
+
+// flipped are the rows that exactly one of two deletion vectors has.
+func flipped(ctx context.Context, store storage.Store, before, after *deltalog.DeletionVectorDescriptor) ([]int64, error) {
+	var rows []int64
+	vectors := [2]*dv.Vector{}
+	for i, d := range [2]*deltalog.DeletionVectorDescriptor{before, after} {
+		v, err := datafile.LoadVector(ctx, store, d)
+		if err != nil {
+			return nil, fmt.Errorf("deletion vector of a winner: %w", err)
+		}
+		vectors[i] = v
+	}
+	for i, v := range vectors {
+		if v != nil {
+			rows = slices.AppendSeq(rows, v.Minus(vectors[1-i]).Rows())
+		}
+	}
+	slices.Sort(rows)
+	return rows, nil
 }
 
 // keyColumns are the target's names of a flow's keys, in key order.

@@ -57,6 +57,14 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 		for _, r := range fc.updates {
 			fe.Update = append(fe.Update, grp.Rows[r])
 		}
+		// The look-up has read the old rows; where a deletion vector is written, nothing
+		// else of the file is.
+		if fe.Deleted, err = rowsOf(grp.Batch, fc.deletes); err != nil {
+			return nil, err
+		}
+		if fe.Before, err = rowsOf(grp.Batch, fc.updates); err != nil {
+			return nil, err
+		}
 		if len(fc.updates) > 0 {
 			if fe.After, err = sh.build(t.state, sch, fc.after); err != nil {
 				return nil, err
@@ -77,6 +85,15 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 	}
 	return &staged{adds: s.Adds, removes: s.Removes, cdc: s.CDC, bytes: s.Metrics.BytesAdded + s.Metrics.ChangeBytes,
 		discard: s.Discard}, nil
+}
+
+// rowsOf is some rows of a batch.
+func rowsOf(b arrow.RecordBatch, rows []int) (arrow.RecordBatch, error) {
+	at := make([]int64, len(rows))
+	for i, r := range rows {
+		at[i] = int64(r)
+	}
+	return datafile.Take(b, at)
 }
 
 // rowsTagger makes the tag sluice.rows of a data file: format, target, smallest and

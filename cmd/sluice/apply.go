@@ -91,7 +91,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	p.Var(&f.property, "property", "property of a table that is created; of an existing one, changes it; may be repeated")
 	p.Var(&f.partition, "partition-by", "partition columns of a table that is created")
 	p.Var(&f.changeFeed, "change-feed", "change feed of the table (default on for a table that is created)")
-	p.Var(&f.deletionVectors, "deletion-vectors", "deletion vectors of the table (default off for a table that is created)")
+	p.Var(&f.deletionVectors, "deletion-vectors", "deletion vectors of the table: updates and deletes write\nnext to nothing instead of whole files, but some readers\nrefuse the table (default off for a table that is created)")
 	p.StringVar(&f.quarantine, "quarantine", "", "where events go that cannot be applied (default <target>/_apply/quarantine/)")
 	p.Var(&f.onPoison, "on-poison", "what happens to events that cannot be applied\n(default fail for plain rows, quarantine for change formats)")
 	p.StringVar(&f.state, "state", "", "where the table's apply state lies (default <target>/_apply/state/)")
@@ -106,9 +106,6 @@ func newApplyCommand(a *app) *cobra.Command {
 func (f *applyFlags) check() error {
 	if f.storedAs.value != "1" {
 		return notYet("--stored-as " + f.storedAs.value)
-	}
-	if f.deletionVectors.value != nil && *f.deletionVectors.value {
-		return notYet("--deletion-vectors on")
 	}
 	var problems []string
 	if f.into == "" {

@@ -58,11 +58,11 @@ func sameRows(t testing.TB, name, got, want string) {
 }
 
 func TestApply_BundledCorpus(t *testing.T) {
-	for _, batch := range []string{"100000", "7", "1"} {
+	for _, batch := range []string{"100000", "7", "1", "7 --deletion-vectors on"} {
 		t.Run("batches of "+batch, func(t *testing.T) {
 			dir := t.TempDir()
 			writeEvents(t, dir, 0)
-			args := []string{"apply", "--into", "out/{table}", "--from", "events.jsonl", "--batch-rows", batch}
+			args := append([]string{"apply", "--into", "out/{table}", "--from", "events.jsonl", "--batch-rows"}, strings.Fields(batch)...)
 			var r apply.Result
 			if err := json.Unmarshal([]byte(must(t, dir, args...)), &r); err != nil {
 				t.Fatal(err)
@@ -76,6 +76,9 @@ func TestApply_BundledCorpus(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameRows(t, table, must(t, dir, "cat", "out/"+table), string(want))
+			}
+			if vectors, _ := filepath.Glob(filepath.Join(dir, "out/*/deletion_vector_*.bin")); (len(vectors) > 0) != strings.HasSuffix(batch, "on") {
+				t.Errorf("%d files of deletion vectors", len(vectors))
 			}
 			before := tree(t, filepath.Join(dir, "out"))
 			if err := json.Unmarshal([]byte(must(t, dir, args...)), &r); err != nil || r.Events.Read != 0 || r.Batches != 0 {

@@ -40,6 +40,9 @@ type WriterOptions struct {
 	// Constraints are not checked and statistics not kept, since the rows are
 	// images of rows that the table holds or held.
 	Change bool
+	// Copied: every row is a copy of a row of the table as it is. It is held to no rule
+	// again, and no value is padded.
+	Copied bool
 	// NewTagger, if set, makes the tagger of each data file.
 	NewTagger func() Tagger
 	// Footer are key-value pairs for the Parquet footer.
@@ -199,7 +202,7 @@ func (w *Writer) check(b arrow.RecordBatch) ([]arrow.Array, func(), error) {
 		}
 	}
 	cols := slices.Clone(b.Columns())
-	if w.o.Change {
+	if w.o.Change || w.o.Copied {
 		return cols, func() {}, nil
 	}
 	if err := checkNotNull(w.l.Schema, cols); err != nil {

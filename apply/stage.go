@@ -34,6 +34,7 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 	opts := delta.StageOptions{
 		NewTagger: func() datafile.Tagger { return &rowsTagger{id: t.snap.Metadata.ID} },
 		Footer:    map[string]string{propFormat: fmt.Sprint(formatNumber)}, StatsColumns: sh.keyNames(),
+		Recompute: true, // a source carries no generated columns
 	}
 	if change != nil {
 		opts.Config = change.config

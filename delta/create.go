@@ -85,6 +85,7 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 		return nil, nil, invalidSchema(err)
 	}
 	features = append(features, featuresOf(config)...)
+	features = append(features, ruleFeatures(s, config)...)
 	if uses(s, schema.TimestampNTZ) {
 		features = append(features, deltalog.TimestampNTZ)
 	}
@@ -97,11 +98,16 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 		partition[i] = s.Fields[s.Index(p)].Name
 	}
 	now := t.opts.Clock().UnixMilli()
-	return protocol, &deltalog.Metadata{
+	m := &deltalog.Metadata{
 		ID: t.opts.NewID(), Name: c.Name, Description: c.Description,
 		Format:       deltalog.Format{Provider: "parquet", Options: map[string]string{}},
 		SchemaString: s.JSON(), PartitionColumns: partition, CreatedTime: &now, Configuration: config,
-	}, nil
+	}
+	cfg, err := deltalog.NewTableConfig(protocol, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	return protocol, m, t.checkNewRules(cfg)
 }
 
 func (t *Table) create(ctx context.Context, c CreateOptions, p *deltalog.Protocol, m *deltalog.Metadata) error {

@@ -22,6 +22,7 @@ import (
 // found are the rows of one version that meet a condition, and what was read to
 // find them.
 type found struct {
+	snap       *deltalog.Snapshot
 	hits       []hit
 	candidates []*deltalog.Add
 	where      *expr.Bound
@@ -46,7 +47,7 @@ func (t *Table) find(ctx context.Context, snap *deltalog.Snapshot, where *expr.B
 	if err != nil {
 		return nil, err
 	}
-	out := &found{where: where, layout: l}
+	out := &found{snap: snap, where: where, layout: l}
 	for _, a := range files {
 		if l.MayMatch(where, a) {
 			out.candidates = append(out.candidates, a)
@@ -147,7 +148,7 @@ func (t *Table) Update(ctx context.Context, set, where string, o DMLOptions) (Re
 		return Result{}, err
 	}
 	return t.change(ctx, "UPDATE", where, o, func(f *found) ([]FileEdit, error) {
-		plan, err := t.planUpdate(f.layout, assigned)
+		plan, err := t.planUpdate(f.snap.TableConfig, f.layout, assigned)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +221,11 @@ func (t *Table) change(ctx context.Context, operation, text string, o DMLOptions
 }
 
 // updatePlan is a list of assignments bound to a schema.
-type updatePlan struct{ sets []boundSet }
+type updatePlan struct {
+	sets  []boundSet
+	rules *Rules
+	given []string // columns assigned
+}
 
 type boundSet struct {
 	path  []int // field index at each level
@@ -228,8 +233,12 @@ type boundSet struct {
 	name  string
 }
 
-func (t *Table) planUpdate(l *datafile.Layout, assigned []expr.Assignment) (*updatePlan, error) {
-	p := &updatePlan{}
+func (t *Table) planUpdate(cfg *deltalog.TableConfig, l *datafile.Layout, assigned []expr.Assignment) (*updatePlan, error) {
+	rules, err := t.Rules(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &updatePlan{rules: rules}
 	for _, a := range assigned {
 		set := boundSet{name: strings.Join(a.Path, ".")}
 		st := l.Schema
@@ -260,11 +269,16 @@ func (t *Table) planUpdate(l *datafile.Layout, assigned []expr.Assignment) (*upd
 		}
 		set.value = b
 		p.sets = append(p.sets, set)
+		p.given = append(p.given, l.Schema.Fields[set.path[0]].Name)
+	}
+	if err := rules.MayAssign(p.given...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
 
-// apply computes the new rows; every value is computed from the old ones.
+// apply computes the new rows; every value is computed from the old ones, and
+// generated columns from the new ones.
 func (p *updatePlan) apply(before arrow.RecordBatch) (arrow.RecordBatch, error) {
 	cols := slices.Clone(before.Columns())
 	for _, s := range p.sets {
@@ -276,7 +290,9 @@ func (p *updatePlan) apply(before arrow.RecordBatch) (arrow.RecordBatch, error) 
 			return nil, fmt.Errorf("set %s: %w", s.name, err)
 		}
 	}
-	return array.NewRecordBatch(before.Schema(), cols, before.NumRows()), nil
+	after := array.NewRecordBatch(before.Schema(), cols, before.NumRows())
+	defer after.Release()
+	return p.rules.Regenerate(after, p.given)
 }
 
 // setPath replaces a, or the field of it at path; a null struct on the way becomes

@@ -215,7 +215,7 @@ func checkProperties(in map[string]string) (map[string]string, []deltalog.Featur
 		}
 		name := key[6:]
 		if len(name) > 12 && strings.EqualFold(name[:12], "constraints.") {
-			bad("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", ErrUnsupported, "%s: CHECK constraints are not supported for writing", key)
+			bad("DELTA_ADD_CONSTRAINTS", ErrInvalid, "%s: constraints are added and dropped by their own command, which checks the rows that are there", key)
 			continue
 		}
 		canonical, rule, ok := lookupProperty(name)

@@ -43,7 +43,9 @@ type FileEdit struct {
 // Edits are the row changes of one commit.
 type Edits struct {
 	Files []FileEdit
-	// Insert are new rows: logical columns, then the hidden ones or not.
+	// Insert are new rows: logical columns, then the hidden ones or not. Batches with
+	// fewer columns are matched by name, and what is missing gets its default,
+	// identity or generated value, else null.
 	Insert []arrow.RecordBatch
 }
 
@@ -58,6 +60,11 @@ type StageOptions struct {
 	// Config is the table as the same commit makes it, where that changes metadata or
 	// protocol: files are laid out by it. Default: the snapshot's.
 	Config *deltalog.TableConfig
+	// Identity: the caller commits Staged.Metadata too. Without it, inserts that need
+	// identity values are refused.
+	Identity bool
+	// Recompute computes generated columns of all new rows instead of verifying them.
+	Recompute bool
 	// inserted are files of new rows of the same commit, written before; their rows go
 	// into the change files if the commit has any.
 	inserted []datafile.WrittenFile
@@ -69,6 +76,9 @@ type Staged struct {
 	Removes []*deltalog.Remove
 	CDC     []*deltalog.CDC
 	Metrics Metrics
+	// Metadata, if set, is what the commit sets: new identity high-water marks
+	// (StageOptions.Identity). A commit that changes metadata itself takes its schema.
+	Metadata *deltalog.Metadata
 
 	store  storage.Store
 	keys   []string
@@ -83,6 +93,22 @@ func (s *Staged) Apply(tx *deltalog.Transaction) {
 	tx.Add(s.Adds...)
 	tx.Remove(s.Removes...)
 	tx.AddCDC(s.CDC...)
+	if s.Metadata != nil {
+		tx.SetMetadata(s.Metadata)
+	}
+}
+
+// tagged is the commit tags with the one that marks new identity high-water marks, so
+// that concurrent commits know it is no other change of metadata (C-17).
+func (s *Staged) tagged(tags map[string]string) map[string]string {
+	if s.Metadata == nil {
+		return tags
+	}
+	out := map[string]string{identitySchemaTag: "true"}
+	for k, v := range tags {
+		out[k] = v
+	}
+	return out
 }
 
 // Discard deletes the staged files, which no commit names.
@@ -130,11 +156,22 @@ func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o S
 	if err := s.plan(); err != nil {
 		return nil, err
 	}
+	if e.newRows() {
+		if s.rules, err = t.Rules(cfg); err != nil {
+			return nil, err
+		}
+		if len(e.Insert) > 0 && !o.Identity && s.rules.identities() {
+			return nil, unsupportedIdentity(cfg)
+		}
+	}
 	if err := s.run(ctx, p, e.Insert); err != nil {
 		if s.cdc != nil {
 			err = errors.Join(err, s.cdc.Abort(context.WithoutCancel(ctx)))
 		}
 		return nil, errors.Join(err, s.out.Discard(ctx))
+	}
+	if s.rules != nil {
+		s.out.Metadata = s.rules.Metadata()
 	}
 	return s.out, nil
 }
@@ -163,6 +200,8 @@ type stager struct {
 	feed bool
 	roll int64
 	out  *Staged
+	// rules are those of new rows, nil without any.
+	rules *Rules
 
 	rows   *arrow.Schema // logical and hidden columns
 	change *arrow.Schema // the same and _change_type
@@ -273,7 +312,7 @@ func (s *stager) do(ctx, inner context.Context, t task) error {
 			}
 		}
 		for _, b := range t.insert {
-			rows, err := s.complete(b)
+			rows, err := s.newRows(b)
 			if err != nil {
 				return err
 			}

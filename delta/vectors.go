@@ -135,13 +135,14 @@ func (s *stager) applyMask(ctx, inner context.Context, w *datafile.Writer, mu *s
 	if s.feed && deleted == nil {
 		wanted = append(wanted, k.Delete...)
 	}
-	if before == nil && (s.feed || k.Rewrite != nil) {
+	need := s.feed || k.Rewrite != nil || s.needsBefore()
+	if before == nil && need {
 		wanted = append(wanted, k.Update...)
 	}
 	if err := s.record(ctx, deleted, "delete"); err != nil {
 		return err
 	}
-	if len(k.Update) > 0 && (before != nil || k.Rewrite == nil && !s.feed) {
+	if len(k.Update) > 0 && (before != nil || !need) {
 		mu.Lock()
 		err := s.replace(ctx, w, k.FileEdit, before, 0, len(k.Update))
 		mu.Unlock()
@@ -347,7 +348,7 @@ func (s *stager) replace(ctx context.Context, w *datafile.Writer, e FileEdit, be
 	if after.NumRows() != int64(n) || before != nil && before.NumRows() != int64(n) {
 		return fmt.Errorf("edit %s: %d new rows for %d", e.File.Path, after.NumRows(), n)
 	}
-	rows, err := s.complete(after)
+	rows, err := s.changedRows(before, after)
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,10 @@ type WriteOptions struct {
 	UserMetadata string
 }
 
-// Append adds rows. Columns are matched by name ignoring case, missing ones become
-// null; unknown columns and other types are a [*SchemaMismatchError], a null in a NOT
-// NULL column is a datafile.ConstraintError. Without rows nothing is committed.
+// Append adds rows. Columns are matched by name ignoring case, missing ones get their
+// default, identity or generated value, else null; unknown columns and other types are
+// a [*SchemaMismatchError], a row that breaks a constraint of the table is a
+// [*ConstraintError]. Without rows nothing is committed.
 func (t *Table) Append(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, error], o WriteOptions) (Result, error) {
 	snap, err := t.Snapshot(ctx)
 	if err != nil {
@@ -65,8 +66,10 @@ func (t *Table) recorded(snap *deltalog.Snapshot, txn *Txn) (Result, bool) {
 type newRows struct {
 	t       *Table
 	snap    *deltalog.Snapshot // the version they were written for
+	rules   *Rules
 	files   []datafile.WrittenFile
 	metrics Metrics
+	check   func(arrow.RecordBatch) error
 }
 
 // writeNew writes rows into data files that fit snap. check, if set, sees every
@@ -83,7 +86,11 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 	if err != nil {
 		return nil, invalidSchema(err)
 	}
-	out := &newRows{t: t, snap: snap}
+	rules, err := t.Rules(snap.TableConfig)
+	if err != nil {
+		return nil, err
+	}
+	out := &newRows{t: t, snap: snap, rules: rules, check: check}
 	fail := func(err error) (*newRows, error) {
 		return nil, errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
 	}
@@ -91,7 +98,7 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 		if err != nil {
 			return fail(err)
 		}
-		fit, err := Conform(snap.Schema, b)
+		fit, err := rules.Make(b)
 		if err != nil {
 			return fail(err)
 		}
@@ -119,7 +126,7 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 }
 
 func (w *newRows) staged() *Staged {
-	s := &Staged{store: w.t.store, Metrics: w.metrics}
+	s := &Staged{store: w.t.store, Metrics: w.metrics, Metadata: w.rules.Metadata()}
 	for _, f := range w.files {
 		s.Adds = append(s.Adds, f.Add(true))
 	}
@@ -134,6 +141,9 @@ func (w *newRows) commit(ctx context.Context, try func(snap *deltalog.Snapshot) 
 		if first {
 			// Deciding on the version the rows were written for keeps the race honest.
 			first, snap = false, w.snap
+		}
+		if err := w.follow(ctx, snap); err != nil {
+			return Result{}, err
 		}
 		if !sameLayout(w.snap.Metadata, snap.Metadata) {
 			return Result{}, &deltalog.InvalidError{ErrorCode: "DELTA_SCHEMA_CHANGED", Reason: "the table's schema, partitioning or column mapping changed while rows were written; write them again"}
@@ -155,7 +165,7 @@ func (w *newRows) commit(ctx context.Context, try func(snap *deltalog.Snapshot) 
 
 // sameLayout reports whether files written for one version fit another.
 func sameLayout(a, b *deltalog.Metadata) bool {
-	return a.ID == b.ID && a.SchemaString == b.SchemaString && slices.Equal(a.PartitionColumns, b.PartitionColumns) &&
+	return a.ID == b.ID && withoutMarks(a.SchemaString) == withoutMarks(b.SchemaString) && slices.Equal(a.PartitionColumns, b.PartitionColumns) &&
 		a.Configuration["delta.columnMapping.mode"] == b.Configuration["delta.columnMapping.mode"] &&
 		a.Configuration[datafile.PropCarry] == b.Configuration[datafile.PropCarry]
 }
@@ -163,6 +173,7 @@ func sameLayout(a, b *deltalog.Metadata) bool {
 // finish commits staged actions.
 func (t *Table) finish(ctx context.Context, tx *deltalog.Transaction, s *Staged, o WriteOptions, c deltalog.CommitOptions) (Result, error) {
 	s.Apply(tx)
+	c.Tags = s.tagged(c.Tags)
 	if o.Txn != nil {
 		tx.SetTxn(o.Txn.AppID, o.Txn.Version)
 	}

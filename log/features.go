@@ -77,18 +77,15 @@ func featureTable() []featureRow {
 			return ""
 		}
 	}
-	field := func(key string) func(*TableConfig) string {
-		return func(c *TableConfig) string { return c.fieldWith(key) }
-	}
 	return []featureRow{
 		{name: AppendOnly, writer: 2, read: yes, write: yes},
-		{name: Invariants, writer: 2, read: yes, write: inactive, active: field("delta.invariants"), failAtUpgrade: true},
-		{name: CheckConstraints, writer: 3, read: yes, write: inactive, active: (*TableConfig).constraint, failAtUpgrade: true},
+		{name: Invariants, writer: 2, read: yes, write: yes, failAtUpgrade: true},
+		{name: CheckConstraints, writer: 3, read: yes, write: yes, failAtUpgrade: true},
 		{name: ChangeDataFeed, writer: 4, read: yes, write: yes},
-		{name: GeneratedColumns, writer: 4, read: yes, write: inactive, active: field("delta.generationExpression"), failAtUpgrade: true},
+		{name: GeneratedColumns, writer: 4, read: yes, write: yes, failAtUpgrade: true},
 		{name: ColumnMapping, rw: true, reader: 2, writer: 5, read: yes, write: yes},
-		{name: IdentityColumns, writer: 6, read: yes, write: inactive, active: field("delta.identity.start"), failAtUpgrade: true},
-		{name: "allowColumnDefaults", read: yes, write: inactive, active: field("CURRENT_DEFAULT"), failAtUpgrade: true},
+		{name: IdentityColumns, writer: 6, read: yes, write: yes, failAtUpgrade: true},
+		{name: "allowColumnDefaults", read: yes, write: yes, failAtUpgrade: true},
 		{name: DeletionVectors, rw: true, read: yes, write: yes},
 		{name: TimestampNTZ, rw: true, read: yes, write: yes},
 		{name: V2Checkpoint, rw: true, read: yes, write: inactive, active: prop("checkpointPolicy", "v2")},

@@ -115,19 +115,19 @@ func TestTableConfig_Require(t *testing.T) {
 	}{
 		{AppendOnly, true, true, map[string]string{"delta.appendOnly": "true"}, ""},
 		{Invariants, true, true, nil, ""},
-		{Invariants, true, false, nil, field(`"delta.invariants":"{\"expression\":{\"expression\":\"id > 3\"}}"`)},
+		{Invariants, true, true, nil, field(`"delta.invariants":"{\"expression\":{\"expression\":\"id > 3\"}}"`)},
 		{CheckConstraints, true, true, nil, ""},
-		{CheckConstraints, true, false, map[string]string{"delta.constraints.c": "id > 0"}, ""},
+		{CheckConstraints, true, true, map[string]string{"delta.constraints.c": "id > 0"}, ""},
 		{ChangeDataFeed, true, true, map[string]string{"delta.enableChangeDataFeed": "true"}, ""},
 		{GeneratedColumns, true, true, nil, ""},
-		{GeneratedColumns, true, false, nil, field(`"delta.generationExpression":"1"`)},
+		{GeneratedColumns, true, true, nil, field(`"delta.generationExpression":"1"`)},
 		{ColumnMapping, true, true, nil, ""},
 		{ColumnMapping, true, true, map[string]string{"delta.columnMapping.mode": "name"}, mapped},
 		{ColumnMapping, true, true, map[string]string{"delta.columnMapping.mode": "id"}, mapped},
 		{IdentityColumns, true, true, nil, ""},
-		{IdentityColumns, true, false, nil, field(`"delta.identity.start":1`)},
+		{IdentityColumns, true, true, nil, field(`"delta.identity.start":1`)},
 		{"allowColumnDefaults", true, true, nil, ""},
-		{"allowColumnDefaults", true, false, nil, field(`"CURRENT_DEFAULT":"1"`)},
+		{"allowColumnDefaults", true, true, nil, field(`"CURRENT_DEFAULT":"1"`)},
 		{DeletionVectors, true, true, map[string]string{"delta.enableDeletionVectors": "true"}, ""},
 		{TimestampNTZ, true, true, nil, `{"name":"id","type":"timestamp_ntz","nullable":true,"metadata":{}}`},
 		{V2Checkpoint, true, true, map[string]string{"delta.checkpointPolicy": "classic"}, ""},
@@ -204,15 +204,9 @@ func TestTableConfig_Require(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, cfg.Require(OpWrite), ErrUnsupported, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE")
-	})
-	t.Run("W-421 an invariant in a nested field", func(t *testing.T) {
-		cfg, err := NewTableConfig(&Protocol{MinReaderVersion: 1, MinWriterVersion: 2}, meta(nil,
-			`{"name":"s","type":{"type":"array","elementType":{"type":"struct","fields":[`+field(`"delta.invariants":"{}"`)+`]},"containsNull":true},"nullable":true,"metadata":{}}`))
-		if err != nil {
-			t.Fatal(err)
+		if err := cfg.Require(OpWrite); err != nil {
+			t.Errorf("(1,6) with a generated column, which writers compute: %v", err)
 		}
-		wantError(t, cfg.Require(OpWrite), ErrUnsupported, "")
 	})
 	t.Run("W-301 unknown writer feature", func(t *testing.T) {
 		cfg, err := NewTableConfig(&Protocol{MinReaderVersion: 1, MinWriterVersion: 7, WriterFeatures: []string{"zzz"}}, meta(nil, ""))

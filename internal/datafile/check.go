@@ -19,11 +19,32 @@ import (
 type ConstraintError struct {
 	ErrorCode string // Spark's name, see the Code constants
 	Column    string // dotted logical path
-	Row       int64  // position in the batch that was handed over
+	Row       int64  // position in the batch that was handed over; -1 when every row is
 	Reason    string
+	// Constraint, Expression and Values describe a CHECK constraint, invariant or
+	// generated column: its name, its text and what the row has in the columns it reads.
+	Constraint, Expression string
+	Values                 []NamedValue
 }
 
+// NamedValue is one value of a row, as text.
+type NamedValue struct{ Column, Text string }
+
 func (e *ConstraintError) Error() string {
+	if e.Constraint != "" {
+		var b strings.Builder
+		fmt.Fprintf(&b, "row %d: CHECK constraint %s (%s) violated by row with values:", e.Row, e.Constraint, e.Expression)
+		for i, v := range e.Values {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, " %s = %s", v.Column, v.Text)
+		}
+		return b.String()
+	}
+	if e.Row < 0 {
+		return fmt.Sprintf("column %s: %s", e.Column, e.Reason)
+	}
 	return fmt.Sprintf("column %s: row %d: %s", e.Column, e.Row, e.Reason)
 }
 
@@ -53,7 +74,7 @@ func notNull(f schema.Field, a arrow.Array, path string, within []bool) error {
 	if !f.Nullable && (a.NullN() > 0 || a.DataType().ID() == arrow.NULL && a.Len() > 0) {
 		for i := range a.Len() {
 			if (within == nil || within[i]) && a.IsNull(i) {
-				return &ConstraintError{CodeNotNull, path, int64(i), "null in a NOT NULL column"}
+				return &ConstraintError{ErrorCode: CodeNotNull, Column: path, Row: int64(i), Reason: "null in a NOT NULL column"}
 			}
 		}
 	}
@@ -87,6 +108,65 @@ func hasNotNull(s *schema.Struct) bool {
 		}
 	}
 	return false
+}
+
+// CheckNotNull refuses nulls in NOT NULL columns, fields of structs included. A NOT
+// NULL field of a struct that is null counts as null, as in Spark, whose rewrites of
+// such a row would fail.
+func CheckNotNull(s *schema.Struct, columns []arrow.Array) error {
+	for i, f := range s.Fields {
+		if err := notNull(f, columns[i], f.Name, nil); err != nil {
+			return err
+		}
+		if err := nullAround(f, columns[i], f.Name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nullAround refuses a null struct with a NOT NULL field; absent tells in which rows
+// a struct around f is null, nil meaning none.
+func nullAround(f schema.Field, a arrow.Array, path string, absent []bool) error {
+	sub, ok := f.Type.(*schema.Struct)
+	st, isStruct := a.(*array.Struct)
+	if !ok || !isStruct || !hasNotNull(sub) {
+		return nil
+	}
+	if st.NullN() > 0 {
+		own := make([]bool, st.Len())
+		for i := range own {
+			own[i] = st.IsNull(i) || absent != nil && absent[i]
+		}
+		absent = own
+	}
+	for i, c := range sub.Fields {
+		at := path + "." + c.Name
+		if !c.Nullable {
+			for row := range absent {
+				if absent[row] {
+					return &ConstraintError{ErrorCode: CodeNotNull, Column: at, Row: int64(row), Reason: "null in a NOT NULL column (the struct around it is null)"}
+				}
+			}
+		}
+		if err := nullAround(c, st.Field(i), at, absent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ApplyLengths enforces char(n) and varchar(n) on the top-level columns of s in place
+// (W-405): spaces beyond the limit are cut, other characters refused, char is padded.
+func ApplyLengths(s *schema.Struct, columns []arrow.Array) error {
+	for i, f := range s.Fields {
+		c, err := applyLength(f, columns[i])
+		if err != nil {
+			return err
+		}
+		columns[i] = c
+	}
+	return nil
 }
 
 // charVarcharKey is the field metadata in which Spark keeps char(n) and varchar(n).
@@ -137,7 +217,7 @@ func applyLength(f schema.Field, a arrow.Array) (arrow.Array, error) {
 		if n > limit {
 			cut := strings.TrimRight(v, " ")
 			if m := utf8.RuneCountInString(cut); m > limit {
-				return nil, &ConstraintError{CodeLength, f.Name, int64(i), fmt.Sprintf("%d characters, at most %d are allowed", m, limit)}
+				return nil, &ConstraintError{ErrorCode: CodeLength, Column: f.Name, Row: int64(i), Reason: fmt.Sprintf("%d characters, at most %d are allowed", m, limit)}
 			} else {
 				fixed[i] = cut + strings.Repeat(" ", limit-m)
 			}

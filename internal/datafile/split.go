@@ -29,7 +29,7 @@ func (w *Writer) split(cols []arrow.Array, n int) ([]group, error) {
 		}
 		if f := w.l.Schema.Fields[c]; !f.Nullable && !w.o.Change && !w.o.Copied {
 			if id := slices.Index(d.values, nil); id >= 0 {
-				return nil, &ConstraintError{CodeNotNull, f.Name, int64(slices.Index(d.ids, int32(id))), "null (or empty) value in a NOT NULL partition column"}
+				return nil, &ConstraintError{ErrorCode: CodeNotNull, Column: f.Name, Row: int64(slices.Index(d.ids, int32(id))), Reason: "null (or empty) value in a NOT NULL partition column"}
 			}
 		}
 		parts[p] = d

@@ -18,6 +18,10 @@ type Options struct {
 	// value of another type is converted where Spark's ANSI store assignment
 	// allows it, and fails to bind elsewhere.
 	Target schema.Type
+	// Now, if set, is the value of current_timestamp(), current_date() and their
+	// kin, for expressions that are evaluated once, such as a column's default;
+	// without it they are refused.
+	Now *time.Time
 }
 
 func (o Options) withDefaults() Options {
@@ -351,6 +355,9 @@ func (b *binder) column(n *node) *bnode {
 	i := b.schema.Index(n.path[0])
 	if i < 0 {
 		if low := strings.ToLower(n.path[0]); len(n.path) == 1 && bareClock(low) {
+			if x := b.clock(low, n.pos); x != nil {
+				return x
+			}
 			return b.problem(n.pos, CodeNonDeterministic, low+" is not allowed: its value is not fixed by the row")
 		}
 		return b.problem(n.pos, CodeUnresolvedColumn, fmt.Sprintf("column %s does not exist (columns: %s)", name, clipList(b.schema.Names())))

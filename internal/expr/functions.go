@@ -41,6 +41,24 @@ func bareClock(name string) bool {
 	return false
 }
 
+// clock is the literal that a clock function stands for when the time is fixed
+// ([Options.Now]); nil when it is not, or name is no clock.
+func (b *binder) clock(name string, pos Pos) *bnode {
+	if b.opts.Now == nil {
+		return nil
+	}
+	us := b.opts.Now.UnixMicro()
+	switch name {
+	case "current_timestamp", "now":
+		return literalNode(pos, schema.Timestamp, IntValue(us))
+	case "localtimestamp":
+		return literalNode(pos, schema.TimestampNTZ, IntValue(toLocal(us, b.opts.Zone)))
+	case "current_date", "curdate":
+		return literalNode(pos, schema.Date, IntValue(floorDiv(toLocal(us, b.opts.Zone), 86400*usPerSecond)))
+	}
+	return nil
+}
+
 func functionOf(name string) (function, bool) {
 	for _, table := range []map[string]function{generalFunctions, textFunctions, numberFunctions, timeFunctions, nestedFunctions} {
 		if f, ok := table[name]; ok {
@@ -81,6 +99,11 @@ func (b *binder) call(n *node) *bnode {
 	f, ok := functionOf(n.name)
 	if !ok {
 		if why, refused := refusedFunctions[n.name]; refused {
+			if len(n.args) == 0 {
+				if x := b.clock(n.name, n.pos); x != nil {
+					return x
+				}
+			}
 			msg := n.name + " is not allowed: it depends on other rows"
 			if why == CodeNonDeterministic {
 				msg = n.name + " is not allowed: its value is not fixed by the row"

@@ -37,7 +37,13 @@ const CharVarcharKey = "__CHAR_VARCHAR_TYPE_STRING"
 //	id BIGINT NOT NULL, name STRING COMMENT 'x', s STRUCT<a: INT>, d DECIMAL(10,2)
 //
 // Type names are those of Spark SQL, in any case; names that are not plain
-// identifiers stand in backticks. The error is a *[SyntaxError].
+// identifiers stand in backticks. Columns of the table may have rules, which go into
+// the field metadata as Delta keeps them:
+//
+//	n INT DEFAULT 1, d DATE GENERATED ALWAYS AS (CAST(ts AS DATE)),
+//	id BIGINT GENERATED [ALWAYS | BY DEFAULT] AS IDENTITY (START WITH 1 INCREMENT BY 1)
+//
+// The error is a *[SyntaxError].
 func ParseDDL(text string) (*Struct, error) {
 	p := &ddlParser{text: text}
 	s, err := p.columns(0, func() bool { return p.pos >= len(p.text) })
@@ -185,20 +191,7 @@ func (p *ddlParser) column(depth int) (Field, error) {
 	if char != "" {
 		f.Metadata = f.Metadata.With(CharVarcharKey, char)
 	}
-	if p.keyword("NOT") {
-		if !p.keyword("NULL") {
-			return Field{}, p.fail("expected NULL after NOT")
-		}
-		f.Nullable = false
-	}
-	if p.keyword("COMMENT") {
-		text, err := p.quoted()
-		if err != nil {
-			return Field{}, err
-		}
-		f.Metadata = f.Metadata.With("comment", text)
-	}
-	return f, nil
+	return f, p.options(&f, depth)
 }
 
 func (p *ddlParser) quoted() (string, error) {

@@ -146,6 +146,11 @@ func describeError(err error) failure {
 	if errors.As(err, &feed) && errors.Is(err, deltalog.ErrInvalid) {
 		f.exit = exitUsage // a range that is none
 	}
+	var missing *cdf.MissingError
+	if errors.As(err, &missing) {
+		f.details["version"], f.details["path"] = missing.Version, missing.Path
+		f.hint = "with --ignore-missing the changes whose files are gone are left out"
+	}
 	f.ofExpressions(err)
 	f.ofSources(err)
 	f.ofApply(err)

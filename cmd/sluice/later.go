@@ -21,7 +21,6 @@ var laterCommands = map[string]string{
 var laterFlags = map[string][]string{
 	"apply": {"ignore-null-updates", "columns-to-update", "system-sequence-by", "track-history",
 		"follow", "batch-interval", "snapshot", "snapshot-version", "max-delete-fraction", "allow-empty-snapshot", "listen", "memory"},
-	"changes": {"follow", "checkpoint", "ignore-missing"},
 }
 
 // laterFlag finds the flag that a parse error complains of among laterFlags.

@@ -278,7 +278,7 @@ func TestWriteCheckpoint(t *testing.T) {
 		rawTable(t, m, 2)
 		s := mustLatest(t, l)
 		for _, which := range []string{"protocol", "metaData"} {
-			w, err := newCheckpointWriter(s)
+			w, err := newCheckpointWriter(s, false)
 			if err != nil {
 				t.Fatal(err)
 			}

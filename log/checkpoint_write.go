@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -19,11 +20,16 @@ import (
 
 const checkpointBatchRows = 8192
 
-// WriteCheckpoint writes the classic checkpoint of s and then points
-// _last_checkpoint to it (W-701 to W-705). A checkpoint of that version that is
-// there already is left alone (W-104). The table must be writable.
+// WriteCheckpoint writes the checkpoint of s and then points _last_checkpoint to it
+// (W-701 to W-705): a V2 checkpoint with sidecars where delta.checkpointPolicy=v2 and
+// the feature is supported, else a classic one (W-707). A checkpoint of that version
+// that is there already is left alone (W-104). The table must be writable, and the
+// version not protected from checkpoints that are made later (W-308).
 func (l *Log) WriteCheckpoint(ctx context.Context, s *Snapshot) error {
 	if err := s.Require(OpWrite); err != nil {
+		return err
+	}
+	if err := l.checkpointAllowed(ctx, s); err != nil {
 		return err
 	}
 	st, err := s.state(ctx)
@@ -40,7 +46,14 @@ func (l *Log) WriteCheckpoint(ctx context.Context, s *Snapshot) error {
 		}
 		return tombstones[i].DeletionVector.ID() < tombstones[j].DeletionVector.ID()
 	})
-	w, err := newCheckpointWriter(s)
+	if s.writesV2Checkpoints() {
+		h, err := l.writeV2Checkpoint(ctx, s, st.sorted, tombstones)
+		if err != nil || h == nil {
+			return err
+		}
+		return l.advanceHint(ctx, *h)
+	}
+	w, err := newCheckpointWriter(s, false)
 	if err != nil {
 		return err
 	}
@@ -65,10 +78,15 @@ func (l *Log) WriteCheckpoint(ctx context.Context, s *Snapshot) error {
 		}
 		size = obj.Size
 	}
-	if l.readHint(ctx) > s.Version {
+	return l.advanceHint(ctx, hint{Version: s.Version, Size: w.rows, SizeInBytes: size, NumOfAddFiles: int64(len(st.sorted))})
+}
+
+// advanceHint replaces the hint unless it names a newer checkpoint.
+func (l *Log) advanceHint(ctx context.Context, h hint) error {
+	if l.readHint(ctx) > h.Version {
 		return nil
 	}
-	return l.writeHint(ctx, hint{Version: s.Version, Size: w.rows, SizeInBytes: size, NumOfAddFiles: int64(len(st.sorted))})
+	return l.writeHint(ctx, h)
 }
 
 // checkpointWriter builds the rows of a checkpoint.
@@ -81,15 +99,27 @@ type checkpointWriter struct {
 	partitions *schema.Struct
 	// statsText, statsStruct: which forms of statistics are written (W-704).
 	statsText, statsStruct bool
+	// columns are the kinds of actions with a column, in order.
+	columns []int
 }
 
-func newCheckpointWriter(s *Snapshot) (*checkpointWriter, error) {
+// newCheckpointWriter makes the writer of a whole checkpoint or of a sidecar, which
+// has file actions only.
+func newCheckpointWriter(s *Snapshot, sidecar bool) (*checkpointWriter, error) {
 	w := &checkpointWriter{statsText: s.Props.CheckpointStatsAsJSON, statsStruct: s.Props.CheckpointStatsAsStruct}
-	all, err := columns(strings.Join([]string{txnDDL, "add STRUCT<" + addFields + ">", removeDDL, metadataDDL, protocolDDL, domainDDL}, ", "))
+	w.columns = []int{colTxn, colAdd, colRemove, colMetadata, colProtocol, colDomain}
+	if sidecar {
+		w.columns = []int{colAdd, colRemove}
+	}
+	ddl := make([]string, len(w.columns))
+	for i, c := range w.columns {
+		ddl[i] = [...]string{txnDDL, "add STRUCT<" + addFields + ">", removeDDL, metadataDDL, protocolDDL, domainDDL}[c]
+	}
+	all, err := columns(strings.Join(ddl, ", "))
 	if err != nil {
 		return nil, err
 	}
-	add := all.Fields[1].Type.(*schema.Struct)
+	add := all.Fields[slices.Index(w.columns, colAdd)].Type.(*schema.Struct)
 	if w.statsText {
 		add.Fields = append(add.Fields, schema.Field{Name: "stats", Type: schema.String, Nullable: true})
 	}
@@ -124,6 +154,8 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// write writes the state of s, nil for a sidecar, and the file actions; it answers
+// the size in bytes.
 func (w *checkpointWriter) write(ctx context.Context, out storage.Writer, s *Snapshot, adds []*Add, removes []*Remove) (int64, error) {
 	count := &countingWriter{w: out}
 	pw, err := parquetio.NewWriter(count, w.schema, parquetio.WriterOptions{AllOptional: true})
@@ -136,13 +168,15 @@ func (w *checkpointWriter) write(ctx context.Context, out storage.Writer, s *Sna
 		}
 		return w.flush(pw)
 	}
-	w.protocol(s.Protocol)
-	w.metadata(s.Metadata)
-	for _, t := range s.Txns() {
-		w.txn(t)
-	}
-	for _, d := range s.Domains() {
-		w.domain(d)
+	if s != nil {
+		w.protocol(s.Protocol)
+		w.metadata(s.Metadata)
+		for _, t := range s.Txns() {
+			w.txn(t)
+		}
+		for _, d := range s.Domains() {
+			w.domain(d)
+		}
 	}
 	for i, r := range removes {
 		w.remove(r)
@@ -180,7 +214,7 @@ func (w *checkpointWriter) flush(pw *parquetio.Writer) error {
 	return pw.Write(rec)
 }
 
-// The columns in the order of newCheckpointWriter.
+// The kinds of actions in the order of their columns.
 const (
 	colTxn = iota
 	colAdd
@@ -188,19 +222,20 @@ const (
 	colMetadata
 	colProtocol
 	colDomain
-	colCount
 )
 
-// row starts a row in which only column is set and returns its builder.
-func (w *checkpointWriter) row(column int) *array.StructBuilder {
+// row starts a row in which only the column of a kind is set and returns its builder.
+func (w *checkpointWriter) row(kind int) *array.StructBuilder {
 	w.rows++
-	for i := range colCount {
-		if i != column {
+	var b *array.StructBuilder
+	for i, c := range w.columns {
+		if c == kind {
+			b = w.b.Field(i).(*array.StructBuilder)
+			b.Append(true)
+		} else {
 			w.b.Field(i).AppendNull()
 		}
 	}
-	b := w.b.Field(column).(*array.StructBuilder)
-	b.Append(true)
 	return b
 }
 

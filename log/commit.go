@@ -32,7 +32,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // *[ConflictError], *[UnknownOutcomeError] (something may have been written), errors
 // of the store.
 func (t *Transaction) Commit(ctx context.Context, opts CommitOptions) (CommitResult, error) {
-	c, done, err := t.prepare(opts)
+	c, done, err := t.prepare(ctx, opts)
 	if err != nil || done {
 		return CommitResult{Version: c.version - 1, AlreadyDone: done}, err
 	}
@@ -68,6 +68,14 @@ type committer struct {
 	config, after *TableConfig
 	// txns are the application versions that winners recorded.
 	txns map[string]int64
+	// lastTime is the time of the newest commit known, stamp the in-commit timestamp of
+	// the last attempt, both ms since 1970.
+	lastTime, stamp int64
+	// rowDomain is the row-tracking domain of the newest commit known, nil if none.
+	rowDomain *DomainMetadata
+	// final is what the last attempt wrote: the staged actions with what belongs to
+	// the attempt (row ids, enablement properties).
+	final *Actions
 	// version is the one that is tried next.
 	version  int64
 	attempts int
@@ -75,7 +83,7 @@ type committer struct {
 }
 
 // prepare validates everything that can be known before the first attempt.
-func (t *Transaction) prepare(opts CommitOptions) (c *committer, done bool, err error) {
+func (t *Transaction) prepare(ctx context.Context, opts CommitOptions) (c *committer, done bool, err error) {
 	c = &committer{t: t, log: t.log, opts: opts, txns: map[string]int64{}}
 	if t.used {
 		return c, false, invalid("DELTA_INVALID_COMMIT", "", "the transaction was committed before")
@@ -116,7 +124,26 @@ func (t *Transaction) prepare(opts CommitOptions) (c *committer, done bool, err 
 	if c.info.OperationParameters == nil {
 		c.info.OperationParameters = map[string]string{}
 	}
-	return c, false, nil
+	c.tagPreserved()
+	if t.snap != nil {
+		c.rowDomain, _ = t.snap.Domain(rowTrackingDomain)
+	}
+	if err := c.startTimes(ctx); err != nil {
+		return c, false, err
+	}
+	// Once before the first attempt, so that a fault comes before files are counted on.
+	return c, false, c.finalize()
+}
+
+// finalize makes what the next attempt writes out of the staged actions.
+func (c *committer) finalize() error {
+	final := c.t.actions
+	c.stampTime(&final)
+	if err := c.assignRowIDs(&final); err != nil {
+		return err
+	}
+	c.final = &final
+	return nil
 }
 
 // afterConfig is the table as it would be after our commit on top of c.config.
@@ -156,13 +183,14 @@ func codeOf(err error) string {
 // attempt tries to create c.version. It answers won, or lost with a nil error.
 func (c *committer) attempt(ctx context.Context) (won bool, err error) {
 	c.attempts++
-	now := c.log.Now()
-	c.info.Timestamp = now.UnixMilli()
+	if err := c.finalize(); err != nil {
+		return false, err
+	}
 	if c.version > 0 {
 		read := c.t.snap.Version
 		c.info.ReadVersion = &read
 	}
-	data, err := encodeCommit(c.info, &c.t.actions)
+	data, err := encodeCommit(c.info, c.final)
 	if err != nil {
 		return false, err
 	}
@@ -280,6 +308,7 @@ func (c *committer) afterLoss(ctx context.Context) (won bool, err error) {
 			}
 			c.level, c.blind = c.t.level(c.opts), c.t.blind(c.opts)
 			c.info.IsolationLevel, c.info.IsBlindAppend = string(c.level), c.blind
+			c.tagPreserved()
 		}
 	}
 	// After a rebase everything that depends on the table's state is held again (C-36).
@@ -336,7 +365,11 @@ func (c *committer) backoff(n int) time.Duration {
 // finish is what happens after the commit is durable: the checkpoint, if one is due
 // (W-705, W-706).
 func (c *committer) finish(ctx context.Context) CommitResult {
-	r := CommitResult{Version: c.version, Time: time.UnixMilli(c.info.Timestamp).UTC(), TxnID: c.info.TxnID, Attempts: c.attempts, Winners: c.winners}
+	at := c.info.Timestamp
+	if c.info.InCommitTimestamp != nil {
+		at = *c.info.InCommitTimestamp
+	}
+	r := CommitResult{Version: c.version, Time: time.UnixMilli(at).UTC(), TxnID: c.info.TxnID, Attempts: c.attempts, Winners: c.winners}
 	if c.log.opts.NoCheckpoints || c.version == 0 || c.version%c.after.Props.CheckpointInterval != 0 {
 		return r
 	}

@@ -48,6 +48,11 @@ func NewTableConfig(p *Protocol, m *Metadata) (*TableConfig, error) {
 	if err := c.Require(OpRead); err != nil {
 		return nil, err
 	}
+	if c.InCommitTimestamps() {
+		if err := checkICT(&c.Props); err != nil {
+			return nil, err
+		}
+	}
 	if !strings.EqualFold(m.Format.Provider, "parquet") {
 		return nil, &UnsupportedError{ErrorCode: "DELTA_UNSUPPORTED_SOURCE", Op: OpRead, Reason: fmt.Sprintf("data format %q", m.Format.Provider),
 			MinReaderVersion: p.MinReaderVersion, MinWriterVersion: p.MinWriterVersion}
@@ -174,12 +179,4 @@ func (c *TableConfig) constraint() string {
 	}
 	sort.Strings(found)
 	return strings.Join(found, " ")
-}
-
-// rowTracking is active as soon as it is supported: new adds need row ids (W-801).
-func (c *TableConfig) rowTracking() string {
-	if c.Props.RowTrackingSuspended {
-		return ""
-	}
-	return "row ids"
 }

@@ -41,8 +41,6 @@ func (t *Transaction) level(opts CommitOptions) IsolationLevel {
 	return SnapshotIsolation
 }
 
-const rowTrackingDomain = "delta.rowTracking"
-
 // blind: nothing was read, and the file actions are adds alone (C-03).
 func (t *Transaction) blind(opts CommitOptions) bool {
 	return !opts.NotBlind && len(t.actions.Removes) == 0 && len(t.actions.CDC) == 0 &&
@@ -74,12 +72,21 @@ func (c *committer) check(w *Commit) error {
 	for _, txn := range w.Txns {
 		c.txns[txn.AppID] = txn.Version
 	}
+	for _, d := range w.Domains {
+		if d.Domain == rowTrackingDomain {
+			// Row ids are assigned above it at the next attempt (C-21).
+			c.rowDomain = d
+		}
+	}
+	if err := c.takeTime(w); err != nil {
+		return err
+	}
 	if c.opts.OnConflict != nil {
 		return nil
 	}
 	for _, d := range w.Domains {
 		for _, ours := range c.t.actions.Domains {
-			if d.Domain == ours.Domain {
+			if d.Domain == ours.Domain && d.Domain != rowTrackingDomain {
 				return conflict(ConcurrentTransaction, "C-20", w, d.Domain)
 			}
 		}

@@ -41,6 +41,15 @@ const (
 	catalogOwnedPreview Feature = "catalogOwned-preview"
 )
 
+// More names, apart so that the columns of neither block move when the other grows.
+const (
+	VacuumProtocolCheck   Feature = "vacuumProtocolCheck"
+	CheckpointProtection  Feature = "checkpointProtection"
+	ColumnDefaults        Feature = "allowColumnDefaults"
+	VariantType           Feature = "variantType"
+	MaterializePartitions Feature = "materializePartitionColumns"
+)
+
 // support says whether this version can do something with a table that lists a feature.
 type support int
 
@@ -85,30 +94,30 @@ func featureTable() []featureRow {
 		{name: GeneratedColumns, writer: 4, read: yes, write: yes, failAtUpgrade: true},
 		{name: ColumnMapping, rw: true, reader: 2, writer: 5, read: yes, write: yes},
 		{name: IdentityColumns, writer: 6, read: yes, write: yes, failAtUpgrade: true},
-		{name: "allowColumnDefaults", read: yes, write: yes, failAtUpgrade: true},
+		{name: ColumnDefaults, read: yes, write: yes, failAtUpgrade: true},
 		{name: DeletionVectors, rw: true, read: yes, write: yes},
 		{name: TimestampNTZ, rw: true, read: yes, write: yes},
-		{name: V2Checkpoint, rw: true, read: yes, write: inactive, active: prop("checkpointPolicy", "v2")},
-		{name: "vacuumProtocolCheck", rw: true, read: yes, write: yes},
+		{name: V2Checkpoint, rw: true, read: yes, write: yes},
+		{name: VacuumProtocolCheck, rw: true, read: yes, write: yes},
 		{name: DomainMetadataF, read: yes, write: yes},
-		{name: RowTracking, needs: []Feature{DomainMetadataF}, read: yes, write: inactive, active: (*TableConfig).rowTracking},
-		{name: InCommitTimestamp, read: yes, write: inactive, active: prop("enableInCommitTimestamps", "true")},
+		{name: RowTracking, needs: []Feature{DomainMetadataF}, read: yes, write: yes},
+		{name: InCommitTimestamp, read: yes, write: yes},
 		{name: Clustering, needs: []Feature{DomainMetadataF}, read: yes, write: no, failAtUpgrade: true},
 		{name: TypeWidening, rw: true, read: yes, write: yes},
 		{name: TypeWideningPreview, rw: true, read: yes, write: yes},
-		{name: "variantType", rw: true, failAtUpgrade: true},
+		{name: VariantType, rw: true, failAtUpgrade: true},
 		{name: "variantType-preview", rw: true, failAtUpgrade: true},
-		{name: "variantShredding", rw: true, needs: []Feature{"variantType"}, failAtUpgrade: true},
-		{name: "variantShredding-preview", rw: true, needs: []Feature{"variantType"}, failAtUpgrade: true},
-		{name: "materializePartitionColumns", read: yes, write: inactive, active: prop("enableMaterializePartitionColumnsFeature", "true"), failAtUpgrade: true},
-		{name: "checkpointProtection", read: yes, write: yes, failAtUpgrade: true},
+		{name: "variantShredding", rw: true, needs: []Feature{VariantType}, failAtUpgrade: true},
+		{name: "variantShredding-preview", rw: true, needs: []Feature{VariantType}, failAtUpgrade: true},
+		{name: MaterializePartitions, read: yes, write: inactive, active: prop("enableMaterializePartitionColumnsFeature", "true"), failAtUpgrade: true},
+		{name: CheckpointProtection, read: yes, write: yes, failAtUpgrade: true},
 		{name: "icebergCompatV1", needs: []Feature{ColumnMapping}, read: yes, write: inactive, active: prop("enableIcebergCompatV1", "true")},
 		{name: "icebergCompatV2", needs: []Feature{ColumnMapping}, read: yes, write: inactive, active: prop("enableIcebergCompatV2", "true")},
 		{name: "icebergCompatV3", needs: []Feature{ColumnMapping, RowTracking}, read: yes, write: inactive, active: prop("enableIcebergCompatV3", "true")},
 		{name: "icebergWriterCompatV1", needs: []Feature{"icebergCompatV2"}, read: yes},
-		{name: CatalogManaged, rw: true, needs: []Feature{InCommitTimestamp, "vacuumProtocolCheck"}},
-		{name: catalogOwnedPreview, rw: true, needs: []Feature{InCommitTimestamp, "vacuumProtocolCheck"}},
-		{name: "coordinatedCommits-preview", needs: []Feature{InCommitTimestamp, "vacuumProtocolCheck"}, read: yes, failAtUpgrade: true},
+		{name: CatalogManaged, rw: true, needs: []Feature{InCommitTimestamp, VacuumProtocolCheck}},
+		{name: catalogOwnedPreview, rw: true, needs: []Feature{InCommitTimestamp, VacuumProtocolCheck}},
+		{name: "coordinatedCommits-preview", needs: []Feature{InCommitTimestamp, VacuumProtocolCheck}, read: yes, failAtUpgrade: true},
 		{name: "redirectReaderWriter-preview", rw: true},
 		{name: "redirectWriterOnly-preview"},
 		{name: "adaptiveMetadata-preview", rw: true},

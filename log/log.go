@@ -29,6 +29,9 @@ type Options struct {
 	EngineInfo string
 	// Logger hears of what is tolerated (a failed checkpoint); default none.
 	Logger *slog.Logger
+	// SidecarActions is how many file actions a sidecar of a V2 checkpoint holds at
+	// most; default 50,000.
+	SidecarActions int
 	// NoCheckpoints turns off checkpoints after commits.
 	NoCheckpoints bool
 }

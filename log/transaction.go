@@ -92,11 +92,6 @@ func (t *Transaction) SetTxn(appID string, version int64) {
 	t.actions.Txns = append(t.actions.Txns, &Txn{AppID: appID, Version: version, LastUpdated: &now})
 }
 
-// SetDomain stages the metadata of a domain.
-func (t *Transaction) SetDomain(d *DomainMetadata) {
-	t.actions.Domains = append(t.actions.Domains, d)
-}
-
 // Actions is what is staged so far; the caller may change it before Commit.
 func (t *Transaction) Actions() *Actions { return &t.actions }
 

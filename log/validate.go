@@ -83,6 +83,9 @@ func (c *committer) validate() error {
 			return invalid("DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA", "W-202", "remove %s: partitionValues or size is missing", r.Path)
 		}
 	}
+	if err := checkDomains(a.Domains); err != nil {
+		return err
+	}
 	if len(a.Domains) > 0 && !c.after.Supports(DomainMetadataF) {
 		return invalid("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", "W-306", "domain metadata needs the feature %s", DomainMetadataF)
 	}
@@ -111,6 +114,9 @@ func (c *committer) validateTable(a *Actions) error {
 	}
 	if a.Metadata == nil {
 		return nil
+	}
+	if c.after.RowTracking() && c.after.Props.RowTrackingSuspended {
+		return invalid("DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION", "W-804", "delta.enableRowTracking and delta.rowTrackingSuspended cannot both be true")
 	}
 	for k := range a.Metadata.Configuration {
 		if isProtocolProperty(k) {

@@ -86,6 +86,21 @@ func (t *Table) Rules(cfg *deltalog.TableConfig) (*Rules, error) {
 	return r, nil
 }
 
+// MadeColumns are the columns that get a value of their own where rows lack them:
+// those with a default, generated and identity columns.
+func MadeColumns(cfg *deltalog.TableConfig) []string {
+	var out []string
+	for _, f := range cfg.Schema.Fields {
+		for key, feature := range map[string]deltalog.Feature{keyDefault: featureDefaults, keyGeneration: deltalog.GeneratedColumns, keyIdentityStart: deltalog.IdentityColumns} {
+			if _, ok := f.Metadata.Get(key); ok && cfg.Supports(feature) {
+				out = append(out, f.Name)
+				break
+			}
+		}
+	}
+	return out
+}
+
 // rulesParser collects rules and what it cannot parse.
 type rulesParser struct {
 	t       *Table

@@ -12,7 +12,7 @@ func newAppendCommand(a *app) *cobra.Command {
 		Use:   "append TABLE --from FILE",
 		Short: "Append the rows of a file to a table",
 		Long: "Append the rows of a file to a table, in one commit. Columns are matched by name, columns that the\n" +
-			"file lacks are null; a row that does not fit the table is an error that names it, and nothing is written.",
+			"file lacks get their default, generated or identity value, else null; a row that does not fit the table is an error that names it, and nothing is written.",
 		Example: `  sluice create people --schema "id BIGINT NOT NULL, name STRING"
   echo '{"id":1,"name":"Ada"}' | sluice append people --from - --format jsonl
   sluice cat people -o csv > more.csv

@@ -127,7 +127,7 @@ func (in *rowInput) rows(ctx context.Context, a *app, t *delta.Table) (iter.Seq2
 	if err != nil {
 		return nil, err
 	}
-	return rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: snap.Schema, Zone: zone}), nil
+	return rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: snap.Schema, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone}), nil
 }
 
 // counted shows progress while the rows of a write go by.

@@ -45,6 +45,7 @@ var arrowMagic = []byte("ARROW1")
 
 // readArrow reads an IPC stream or file.
 func readArrow(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arrow.RecordBatch, error] {
+	optional := o.optional()
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		bad := func(err error) error {
 			return &Error{ErrorCode: CodeInvalidArrow, File: o.File, Reason: err.Error()}
@@ -79,6 +80,11 @@ func readArrow(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arrow.
 			yield(nil, err)
 			return
 		}
+		var have []string
+		for _, f := range from.Fields() {
+			have = append(have, f.Name)
+		}
+		drop := missing(o.Schema, optional, have)
 		for {
 			if err := ctx.Err(); err != nil {
 				yield(nil, err)
@@ -97,7 +103,9 @@ func readArrow(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arrow.
 				yield(nil, err)
 				return
 			}
-			ok := yield(out, nil)
+			given := without(out, drop)
+			ok := yield(given, nil)
+			given.Release()
 			out.Release()
 			if !ok {
 				return

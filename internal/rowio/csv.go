@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -125,6 +126,8 @@ func newCSVLines(r *bufio.Reader, cols []*column, s *schema.Struct) (rowSource, 
 }
 
 func (c *csvLines) line() int64 { return c.start }
+
+func (c *csvLines) lacks(i int) bool { return slices.Contains(c.absent, i) }
 
 func (c *csvLines) field(i int) []byte {
 	from := 0

@@ -32,6 +32,7 @@ func (w *parquetWriter) Close() error                    { return w.w.Close() }
 
 // readParquet reads a file in place, or a stream by way of memory.
 func readParquet(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arrow.RecordBatch, error] {
+	optional := o.optional()
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		f, err := openParquet(r)
 		if err != nil {
@@ -43,6 +44,7 @@ func readParquet(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arro
 			yield(nil, err)
 			return
 		}
+		drop := missing(o.Schema, optional, f.Schema().Names())
 		row := int64(0)
 		for b, err := range f.Read(ctx, nullable(o.Schema), parquetio.ReadOptions{BatchRows: o.BatchRows}) {
 			if err != nil {
@@ -55,7 +57,9 @@ func readParquet(ctx context.Context, r io.Reader, o ReadOptions) iter.Seq2[arro
 				return
 			}
 			row += b.NumRows()
-			ok := yield(out, nil)
+			given := without(out, drop)
+			ok := yield(given, nil)
+			given.Release()
 			out.Release()
 			if !ok {
 				return

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,10 @@ type ReadOptions struct {
 	// ignoring case; columns that the input lacks are null; columns that the
 	// schema lacks are an [*Error].
 	Schema *schema.Struct
+	// Optional names columns that are missing from a batch, instead of null in it,
+	// where the input lacks them: JSON Lines row by row, other forms as a whole.
+	// Whether a NOT NULL one may be null is then left to the caller.
+	Optional []string
 	// Zone of timestamp texts without one; nil = UTC.
 	Zone *time.Location
 	// File is the name in messages.
@@ -154,11 +159,14 @@ type rowSource interface {
 	next() (size int, err error)
 	// line is the line that the current row started on.
 	line() int64
+	// lacks reports whether the current row came without column i.
+	lacks(i int) bool
 }
 
 type newRowSource func(r *bufio.Reader, cols []*column, s *schema.Struct) (rowSource, error)
 
 func readText(ctx context.Context, r io.Reader, o ReadOptions, open newRowSource) iter.Seq2[arrow.RecordBatch, error] {
+	optional := o.optional()
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		place := func(err error, line int64) error {
 			var e *Error
@@ -192,11 +200,28 @@ func readText(ctx context.Context, r io.Reader, o ReadOptions, open newRowSource
 			return
 		}
 		rows, bytes := 0, 0
+		var drop, lacks []int // of the rows collected, of the last row
+		give := func(b arrow.RecordBatch) bool {
+			out := without(b, drop)
+			defer out.Release()
+			return out.NumRows() == 0 || yield(out, nil)
+		}
 		flush := func() bool {
 			b := rb.NewRecordBatch()
 			defer b.Release()
 			rows, bytes = 0, 0
-			return yield(b, nil)
+			if slices.Equal(drop, lacks) {
+				return give(b)
+			}
+			// The last row lacks other columns: it goes alone.
+			first, last := b.NewSlice(0, b.NumRows()-1), b.NewSlice(b.NumRows()-1, b.NumRows())
+			defer first.Release()
+			defer last.Release()
+			if !give(first) {
+				return false
+			}
+			drop = slices.Clone(lacks)
+			return give(last)
 		}
 		for {
 			n, err := src.next()
@@ -208,7 +233,16 @@ func readText(ctx context.Context, r io.Reader, o ReadOptions, open newRowSource
 				return
 			}
 			rows, bytes = rows+1, bytes+n
-			if rows >= o.BatchRows || bytes >= o.BatchBytes {
+			lacks = lacks[:0]
+			for _, i := range optional {
+				if src.lacks(i) {
+					lacks = append(lacks, i)
+				}
+			}
+			if rows == 1 {
+				drop = slices.Clone(lacks)
+			}
+			if rows >= o.BatchRows || bytes >= o.BatchBytes || !slices.Equal(drop, lacks) {
 				if err := ctx.Err(); err != nil {
 					yield(nil, err)
 					return
@@ -240,6 +274,8 @@ func newJSONLines(r *bufio.Reader, cols []*column, s *schema.Struct) (rowSource,
 }
 
 func (j *jsonLines) line() int64 { return j.n }
+
+func (j *jsonLines) lacks(i int) bool { return !j.seen[i] }
 
 func (j *jsonLines) next() (int, error) {
 	for {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type proposal struct {
 	def       *flowDef // nil: positions only
 	once      bool
 	truncate  []byte
+	snapshot  *snapshotMark     // nil: no snapshot
 	keys      map[string]*keyed // of the batch; nil: none
 	config    *tableChange      // nil: metadata and protocol stay
 	operation string
@@ -47,8 +49,8 @@ type proposal struct {
 
 // commit stages files, writes the state and commits the target.
 func (a *attempt) commit(ctx context.Context) (done bool, err error) {
-	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts), folded: a.decision.folded, positions: a.positions,
-		def: &a.def, truncate: a.decision.truncate, keys: a.fold.index, operation: "AUTO CDC"}
+	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts, a.in.facts), folded: a.decision.folded, positions: a.positions,
+		def: &a.def, truncate: a.decision.truncate, snapshot: a.in.snapshot, keys: a.fold.index, operation: "AUTO CDC"}
 	if p.config, err = a.t.tableChange(a.shape); err != nil {
 		return false, err
 	}
@@ -133,6 +135,14 @@ func (p *proposal) writeState(ctx context.Context) error {
 	if p.truncate != nil {
 		if err := next.add(stateRow{Kind: kindTruncate, Seq: p.truncate, At: now.UnixMicro()}); err != nil {
 			return err
+		}
+	}
+	if p.snapshot != nil {
+		mark := *p.snapshot
+		mark.at = now.UnixMicro()
+		next.snapshot = &mark
+		if p.def.StoredAs == "1" && bytes.Compare(mark.seq, next.truncate.seq) > 0 {
+			next.truncate = fact{mark.seq, mark.at}
 		}
 	}
 	for _, f := range p.facts {

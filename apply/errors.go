@@ -53,6 +53,23 @@ const (
 	CodeConflict             = "APPLY_CONFLICT"
 	CodeReservedTargetColumn = "RESERVED_TARGET_COLUMN"
 	CodeStatePathMismatch    = "APPLY_STATE_PATH_MISMATCH"
+
+	CodeDuplicateSnapshotKey   = snapshotError + "DUPLICATE_KEY_VIOLATION"
+	CodeOutOfOrderSnapshot     = snapshotError + "OUT_OF_ORDER_SNAPSHOT_VERSION"
+	CodeNullSnapshotVersion    = snapshotError + "NULL_SNAPSHOT_VERSION"
+	CodeSnapshotNotSortable    = snapshotError + "SNAPSHOT_VERSION_NOT_SORTABLE"
+	CodeTwoSnapshots           = snapshotError + "MULTIPLE_QUERIES_FOR_TABLE"
+	CodeInteropKeys            = snapshotError + "INTEROP_KEYS_MISMATCH"
+	CodeInteropIgnoreNull      = snapshotError + "INTEROP_IGNORE_NULL_UPDATES"
+	CodeInteropStorage         = snapshotError + "INTEROP_SCD_TYPE_NOT_SUPPORTED"
+	CodeInteropSequence        = snapshotError + "INTEROP_SEQUENCE_TYPE_MISMATCH"
+	CodeSnapshotVersionQuery   = "INVALID_AUTO_CDC_FROM_SNAPSHOT_VERSION_QUERY"
+	CodeSnapshotVersionChanged = "AUTO_CDC_FROM_SNAPSHOT_VERSION_SCHEMA_CHANGED"
+	CodeSnapshotWithoutVersion = "AUTO_CDC_FROM_SNAPSHOT_NON_EMPTY_TARGET_WITHOUT_VERSION"
+	CodeSnapshotEmpty          = "SNAPSHOT_EMPTY"
+	CodeSnapshotDeletes        = "SNAPSHOT_DELETES_TOO_MUCH"
+
+	snapshotError = "APPLY_CHANGES_FROM_SNAPSHOT_ERROR."
 )
 
 // Error is a refusal with a stable code. Phase A refusals happened before

@@ -30,8 +30,6 @@ type bench struct {
 	source *textSource
 	opts   Options
 	seen   int64 // target version whose feed was shown
-	// snapshots: the example feeds snapshots; its batches are a change flow's.
-	snapshots bool
 }
 
 func newBench(t testing.TB, config string) *bench {
@@ -80,7 +78,6 @@ func newBench(t testing.TB, config string) *bench {
 			cond, violation, _ := strings.Cut(rest, ")")
 			b.flow.Expectations = append(b.flow.Expectations, Expectation{Name: name, Expr: cond, OnViolation: strings.TrimSpace(violation)})
 		case "snapshot":
-			b.snapshots = true
 		default:
 			t.Fatalf("flow: unknown setting %q", k)
 		}
@@ -252,6 +249,18 @@ func (b *bench) feed(t testing.TB) []string {
 	return out
 }
 
+func errorText(t *testing.T, err error) string {
+	t.Helper()
+	var e *Error
+	if errors.As(err, &e) {
+		return "error: " + e.Code + "\n"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
 // identityText is what auto-cdc 2.10 knows a row by, as the model prints it.
 func identityText(names, cells []string, keys int) string {
 	id := strings.Join(cells[:keys], ",")
@@ -292,13 +301,18 @@ func TestExamples(t *testing.T) {
 				b = newBench(t, config)
 				all, batches, last = nil, nil, nil
 				var e *Error
-				if refused = b.snapshots; errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause {
-					refused = true
-				}
+				refused = errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause
 				return "ok\n"
 			case "refresh":
 				once, refused = false, true
 				return d.Expected
+			case "snapshot":
+				once = false
+				var version string
+				d.ScanArgs(t, "version", &version)
+				_, err := b.snapshot(version, strings.Split(d.Input, "\n"))
+				last = b.table(t)
+				return errorText(t, err) + model.Show("table", last) + model.Show("feed", b.feed(t))
 			case "batch":
 				if d.HasArg("flow") {
 					d.ScanArgs(t, "flow", &b.flow.Name)
@@ -306,14 +320,8 @@ func TestExamples(t *testing.T) {
 				}
 				lines := strings.Split(d.Input, "\n")
 				_, err := b.run(lines...)
-				out := ""
-				var e *Error
-				switch {
-				case errors.As(err, &e):
-					out = "error: " + e.Code + "\n"
-				case err != nil:
-					t.Fatal(err)
-				default:
+				out := errorText(t, err)
+				if err == nil {
 					all, batches = append(all, lines...), append(batches, lines)
 				}
 				last = b.table(t)

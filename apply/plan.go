@@ -52,7 +52,6 @@ func (f *Flow) Validate() error {
 	unsupported(f.TrackHistoryColumnList != nil || f.TrackHistoryExceptColumnList != nil, "TRACK HISTORY ON")
 	unsupported(f.SystemSequenceBy != "", "SYSTEM SEQUENCE BY")
 	unsupported(len(f.Expectations) > 0, "CONSTRAINT ... EXPECT")
-	unsupported(f.Snapshot != "" || f.SnapshotVersion != "", "FROM SNAPSHOT")
 	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
 		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
 	}

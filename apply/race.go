@@ -94,6 +94,9 @@ func (p *proposal) clashesState(before, after *state) bool {
 		!maps.Equal(before.positionsOf(flow), after.positionsOf(flow)) || before.once[flow] != after.once[flow] {
 		return true
 	}
+	if p.snapshot != nil || sequenceOf(before.snapshot) != sequenceOf(after.snapshot) {
+		return true // a snapshot concerns every key: compare again
+	}
 	if p.truncate != nil && p.keys != nil {
 		return true // a truncate concerns every key: think again
 	}
@@ -111,13 +114,20 @@ func (p *proposal) clashesState(before, after *state) bool {
 	return false
 }
 
+func sequenceOf(m *snapshotMark) string {
+	if m == nil {
+		return ""
+	}
+	return string(m.seq)
+}
+
 // clashesKeys reads the keys that the winner changed: from its change files, or
 // from its data files where it has none.
 func (p *proposal) clashesKeys(ctx context.Context, w *deltalog.Commit) (bool, error) {
-	if len(p.keys) == 0 {
+	if len(p.keys) == 0 && p.snapshot == nil {
 		return false, nil
 	}
-	if p.truncate != nil {
+	if p.truncate != nil || p.snapshot != nil {
 		return len(w.Adds)+len(w.Removes) > 0, nil
 	}
 	type part struct {

@@ -84,8 +84,8 @@ func (h *hiddenColumns) values(r int) entry {
 func (s *shape) registerOf(st *state, hidden entry, key string, at ref) register {
 	r := register{live: true, u: hidden.V, d: hidden.D, epoch: hidden.Epoch, at: at}
 	vers := s.versions(st, hidden)
-	for _, e := range st.entries[key] {
-		if !bytes.Equal(e.Over, hidden.V) {
+	for _, e := range st.overrides(key) {
+		if !e.all && !bytes.Equal(e.Over, hidden.V) {
 			continue
 		}
 		if bytes.Compare(e.V, r.u) > 0 {

@@ -37,7 +37,13 @@ func (o Options) withDefaults() Options {
 
 func (s *Spec) validate() error {
 	var errs []error
-	if s.Source == nil || s.NewDecoder == nil {
+	if s.Snapshots != nil {
+		if err := s.validateSnapshot(); err != nil {
+			errs = append(errs, err)
+		}
+	} else if s.Flow.Snapshot != "" {
+		errs = append(errs, analysis("INVALID_OPTION", "a snapshot flow needs snapshots to read"))
+	} else if s.Source == nil || s.NewDecoder == nil {
 		errs = append(errs, analysis("INVALID_OPTION", "a source and a decoder are needed"))
 	}
 	if (s.Target.Store == nil) == (s.Target.Route == nil) {
@@ -69,6 +75,7 @@ type run struct {
 	result  Result
 	commit  time.Time // of the last commit or of the start
 	told    time.Time
+	started time.Time
 	warned  map[string]bool
 }
 
@@ -92,8 +99,12 @@ func Run(ctx context.Context, spec Spec, o Options) (Result, error) {
 		r.flow.BatchBytes = defaultBytes
 	}
 	start := r.o.Clock()
-	r.commit, r.told = start, start
-	err := r.run(ctx)
+	r.commit, r.told, r.started = start, start, start
+	work := r.run
+	if spec.Snapshots != nil {
+		work = r.runSnapshots
+	}
+	err := work(ctx)
 	r.sum()
 	r.result.Seconds = r.o.Clock().Sub(start).Seconds()
 	return r.result, err
@@ -212,6 +223,10 @@ type input struct {
 	batches   []*event.Batch
 	poison    []event.Poison
 	positions []event.Position
+	// snapshot: the input is what a snapshot changes, and commits as a whole; facts
+	// go into the state with it.
+	snapshot *snapshotMark
+	facts    []stateRow
 	// counted and quarantined are done once, however often the batch is tried.
 	quarantined bool
 }
@@ -379,6 +394,7 @@ func (r *run) sum() {
 	r.result.Target = strings.TrimSuffix(r.spec.Target.Name, "/")
 	r.result.Targets = nil
 	r.result.Batches, r.result.Events, r.result.Rows, r.result.Files, r.result.Bytes = 0, Events{}, Rows{}, Files{}, Bytes{}
+	r.result.Snapshots = 0
 	for _, t := range r.order {
 		x := t.result
 		r.result.Batches += x.Batches
@@ -391,6 +407,7 @@ func (r *run) sum() {
 		r.result.Files.Change += x.Files.Change
 		r.result.Bytes.Read += x.Bytes.Read
 		r.result.Bytes.Written += x.Bytes.Written
+		r.result.Snapshots += x.Snapshots
 		x.Parked = t.parked
 		if r.spec.Target.Route != nil {
 			r.result.Targets = append(r.result.Targets, x)

@@ -14,6 +14,8 @@ type Spec struct {
 	Source event.Source
 	// NewDecoder makes the decoder of the source; Run restores its state.
 	NewDecoder func() event.Decoder
+	// Snapshots, instead of Source and NewDecoder, makes a snapshot flow.
+	Snapshots event.Snapshots
 	// Target says where the rows of a source table go.
 	Target Targets
 	Flow   Flow
@@ -109,6 +111,14 @@ type Flow struct {
 	State      func(target string) (storage.Store, error)
 	// StatePath is what State opens, as the property sluice.apply.state records it.
 	StatePath string
+	// MaxDeleteFraction refuses a snapshot that would delete a larger share of the
+	// rows (code SNAPSHOT_DELETES_TOO_MUCH); 0: any share. AllowEmptySnapshot lets a
+	// snapshot without rows empty the target (else code SNAPSHOT_EMPTY).
+	MaxDeleteFraction  float64
+	AllowEmptySnapshot bool
+	// MissingGrace is how many snapshots in a row must lack a key before it counts as
+	// deleted; 0 and 1: the first one does it.
+	MissingGrace int
 	// AcceptRows goes on after TARGET_REWOUND with the rows as they are.
 	AcceptRows bool
 	// DryRun decides everything and writes nothing.
@@ -185,6 +195,8 @@ type TargetResult struct {
 	Rows    Rows   `json:"rows"`
 	Files   Files  `json:"files"`
 	Bytes   Bytes  `json:"bytes"`
+	// Snapshots is how many snapshots were applied.
+	Snapshots int64 `json:"snapshots,omitempty"`
 	// Parked is why this target stopped while others went on; nil if it did not.
 	Parked *Error `json:"parked,omitempty"`
 }
@@ -192,15 +204,17 @@ type TargetResult struct {
 // Result is what a run did. The embedded totals are those of all targets;
 // Version and Target are those of the only one.
 type Result struct {
-	Flow     string         `json:"flow"`
-	Target   string         `json:"target"`
-	Version  int64          `json:"version"`
-	Batches  int64          `json:"batches"`
-	Events   Events         `json:"events"`
-	Rows     Rows           `json:"rows"`
-	Files    Files          `json:"files"`
-	Bytes    Bytes          `json:"bytes"`
-	Seconds  float64        `json:"seconds"`
-	Targets  []TargetResult `json:"targets,omitempty"`
-	Warnings []string       `json:"warnings,omitempty"`
+	Flow    string  `json:"flow"`
+	Target  string  `json:"target"`
+	Version int64   `json:"version"`
+	Batches int64   `json:"batches"`
+	Events  Events  `json:"events"`
+	Rows    Rows    `json:"rows"`
+	Files   Files   `json:"files"`
+	Bytes   Bytes   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+	// Snapshots is how many snapshots were applied.
+	Snapshots int64          `json:"snapshots,omitempty"`
+	Targets   []TargetResult `json:"targets,omitempty"`
+	Warnings  []string       `json:"warnings,omitempty"`
 }

@@ -27,6 +27,8 @@ const (
 	kindWalk      = "walk"
 	kindTarget    = "target"
 	kindOnce      = "once"
+	kindSnapshot  = "snapshot"
+	kindMissing   = "missing"
 )
 
 // stateRow is one row of the state table.
@@ -57,6 +59,9 @@ type state struct {
 	entries   map[string][]entry // by key
 	departed  map[string][]departed
 	members   map[source]string // of low-water tables: metaData.id by flow and directory
+	snapshot  *snapshotMark     // the last committed snapshot; nil: none
+	// missing are keys that the last snapshots lacked and whose grace has not passed.
+	missing map[string]missing
 }
 
 type source struct{ flow, source string }
@@ -80,7 +85,10 @@ type flowDef struct {
 	Sequence string     `json:"sequence"` // type in DDL form
 	StoredAs string     `json:"stored_as"`
 	Columns  []string   `json:"columns,omitempty"` // of the flow's schema when last seen
+	Mode     string     `json:"mode,omitempty"`    // how events author fields
 	Order    []string   `json:"-"`
+	// Snapshot: the flow reads snapshots; Sequence is the type of their version.
+	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 type typedKey struct {
@@ -97,6 +105,7 @@ type entry struct {
 	Epoch  int32        `json:"e"`
 	Fields []fieldEntry `json:"f,omitempty"`
 	at     int64
+	all    bool // overrides whatever version the row has
 }
 
 // covers tells whether e says everything that o says. Field versions are not looked
@@ -119,11 +128,30 @@ type departed struct {
 	at      int64
 }
 
+// snapshotMark is the last committed snapshot of a target (auto-cdc 2.8). On a
+// target of SCD type 1 every live row has at least its version: it was in the
+// snapshot, or is newer, since nothing older survives the truncate that a snapshot is.
+type snapshotMark struct {
+	Flow   string `json:"flow"`
+	Column string `json:"column"`
+	Type   string `json:"type"`  // DDL form
+	Epoch  int32  `json:"epoch"` // of the snapshot's columns
+	seq    []byte
+	at     int64
+}
+
+// missing counts the snapshots in a row, up to version seq, that lacked a key.
+type missing struct {
+	seq   []byte
+	count int
+}
+
 func newState() *state {
 	return &state{
 		version: -1, walk: -1,
 		positions: map[source]event.Position{}, flows: map[string]flowDef{}, once: map[string]bool{},
 		epochs: map[int32][]string{}, deletes: map[string]fact{}, entries: map[string][]entry{}, departed: map[string][]departed{}, members: map[source]string{},
+		missing: map[string]missing{},
 	}
 }
 
@@ -133,7 +161,7 @@ func (s *state) clone() *state {
 	c.positions, c.flows, c.once = maps.Clone(s.positions), maps.Clone(s.flows), maps.Clone(s.once)
 	c.epochs, c.deletes = maps.Clone(s.epochs), maps.Clone(s.deletes)
 	c.entries, c.departed = maps.Clone(s.entries), maps.Clone(s.departed)
-	c.members = maps.Clone(s.members)
+	c.members, c.missing = maps.Clone(s.members), maps.Clone(s.missing)
 	return &c
 }
 
@@ -156,6 +184,20 @@ func (s *state) add(r stateRow) error {
 		s.members[source{r.Flow, string(r.Key)}] = string(r.Payload)
 	case kindOnce:
 		s.once[r.Flow] = true
+	case kindSnapshot:
+		m := &snapshotMark{seq: r.Seq, at: r.At}
+		if err := json.Unmarshal(r.Payload, m); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+		s.snapshot = m
+	case kindMissing:
+		m := missing{seq: r.Seq}
+		if err := json.Unmarshal(r.Payload, &m.count); err != nil {
+			return fmt.Errorf("read state row %s: %w", r.Kind, err)
+		}
+		if old, ok := s.missing[string(r.Key)]; !ok || bytes.Compare(r.Seq, old.seq) > 0 {
+			s.missing[string(r.Key)] = m
+		}
 	case kindWalk:
 		if err := json.Unmarshal(r.Payload, &s.walk); err != nil {
 			return fmt.Errorf("read state row %s: %w", r.Kind, err)
@@ -219,6 +261,9 @@ func (s *state) control(at int64) []stateRow {
 	if s.truncate.seq != nil {
 		rows = append(rows, stateRow{Kind: kindTruncate, Seq: s.truncate.seq, At: s.truncate.at})
 	}
+	if m := s.snapshot; m != nil {
+		rows = append(rows, stateRow{Kind: kindSnapshot, Flow: m.Flow, Seq: m.seq, Payload: mustJSON(m), At: m.at})
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.epochs)) {
 		rows = append(rows, stateRow{Kind: kindEpoch, Key: mustJSON(id), Payload: mustJSON(s.epochs[id]), At: at})
 	}
@@ -254,6 +299,13 @@ func (s *state) keyed() []stateRow {
 			rows = append(rows, stateRow{Kind: kindVersion, Key: []byte(k), Seq: e.V, Payload: mustJSON(e), At: e.at})
 		}
 	}
+	if s.snapshot != nil {
+		for _, k := range slices.Sorted(maps.Keys(s.missing)) {
+			if m := s.missing[k]; bytes.Equal(m.seq, s.snapshot.seq) {
+				rows = append(rows, stateRow{Kind: kindMissing, Key: []byte(k), Seq: m.seq, Payload: mustJSON(m.count), At: s.snapshot.at})
+			}
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(s.departed)) {
 		for _, d := range s.departed[k] {
 			rows = append(rows, stateRow{Kind: kindDeparted, Key: []byte(k), Seq: d.seq, Payload: d.payload, At: d.at})
@@ -269,6 +321,16 @@ func (s *state) floor(key string) []byte {
 		d = s.truncate.seq
 	}
 	return d
+}
+
+// overrides are the version entries of a key, and what the last snapshot says of
+// every live row.
+func (s *state) overrides(key string) []entry {
+	m := s.snapshot
+	if m == nil || bytes.Compare(m.seq, s.truncate.seq) > 0 {
+		return s.entries[key] // history: snapshots are applied as differences
+	}
+	return append(slices.Clone(s.entries[key]), entry{V: m.seq, Epoch: m.Epoch, all: true})
 }
 
 // epochOf finds or makes the epoch of a set of authored fields. The number is a

@@ -1,0 +1,627 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/internal/keycode"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// versionColumn is the column by which the version of a snapshot travels through
+// the engine as the sequence of its rows.
+const versionColumn = "_snapshot_version"
+
+// validateSnapshot holds a flow to what FROM SNAPSHOT allows (auto-cdc 1.1).
+func (s *Spec) validateSnapshot() error {
+	f := &s.Flow
+	if s.Source != nil || s.NewDecoder != nil {
+		return analysis("INVALID_OPTION", "a flow reads either snapshots or a stream")
+	}
+	if s.Target.Route != nil {
+		return analysis("INVALID_OPTION", "a snapshot flow has one target")
+	}
+	var set []string
+	for _, c := range []struct {
+		clause string
+		given  bool
+	}{{"SEQUENCE BY", f.SequenceBy != ""}, {"APPLY AS DELETE", f.ApplyAsDeletes != ""}, {"APPLY AS TRUNCATE", f.ApplyAsTruncates != ""},
+		{"COLUMNS TO UPDATE", f.ColumnsToUpdate != ""}, {"SYSTEM SEQUENCE BY", f.SystemSequenceBy != ""}, {"STORED AS BITEMPORAL", strings.EqualFold(f.StoredAsSCDType, "bitemporal")},
+		{"IGNORE NULL UPDATES", f.IgnoreNullUpdates || f.IgnoreNullUpdatesColumnList != nil || f.IgnoreNullUpdatesExceptColumnList != nil}} {
+		if c.given {
+			set = append(set, c.clause)
+		}
+	}
+	if set != nil {
+		return analysis("INVALID_OPTION", "FROM SNAPSHOT does not go with %s", strings.Join(set, ", "))
+	}
+	if f.MaxDeleteFraction < 0 || f.MaxDeleteFraction > 1 || f.MissingGrace < 0 {
+		return analysis("INVALID_OPTION", "the largest share of deleted rows lies between 0 and 1, a grace is no negative number")
+	}
+	return nil
+}
+
+// runSnapshots applies snapshots until the source has none after the last one.
+func (r *run) runSnapshots(ctx context.Context) error {
+	r.flow.SequenceBy = "`" + versionColumn + "`"
+	if len(r.flow.ColumnList) == 0 {
+		r.flow.ExceptColumnList = append(slices.Clone(r.flow.ExceptColumnList), versionColumn)
+	}
+	_, _, done, err := r.open(ctx)
+	if err != nil || done {
+		return err
+	}
+	t := r.order[0]
+	if m := t.state.snapshot; m != nil && m.Flow != t.flow {
+		return t.named(stored(CodeTwoSnapshots, "flow %s already applies snapshots to the target", m.Flow))
+	}
+	last, err := t.lastSnapshot()
+	if err != nil {
+		return t.named(err)
+	}
+	for {
+		s, err := r.spec.Snapshots.Next(ctx, last)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return t.settle(ctx, true)
+		}
+		version, mark, err := t.versionOf(ctx, s)
+		if err != nil {
+			return t.named(err)
+		}
+		batches, err := readSnapshot(ctx, s, version)
+		if err != nil {
+			return t.named(err)
+		}
+		if err := t.applySnapshot(ctx, s, batches, mark); err != nil {
+			return t.named(err)
+		}
+		r.tell(true)
+		if last = version; s.Version == nil || r.flow.DryRun {
+			return t.settle(ctx, true)
+		}
+	}
+}
+
+// lastSnapshot is the last committed version; nil: none.
+func (t *target) lastSnapshot() (*event.SnapshotVersion, error) {
+	m := t.state.snapshot
+	if m == nil {
+		return nil, nil
+	}
+	s, err := schema.ParseDDL("v " + m.Type)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot version of the state: %w", err)
+	}
+	dt, err := schema.ArrowType(s.Fields[0].Type)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot version of the state: %w", err)
+	}
+	code, err := keycode.NewEncoder([]arrow.DataType{dt})
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot version of the state: %w", err)
+	}
+	b := array.NewBuilder(memory.DefaultAllocator, dt)
+	defer b.Release()
+	if _, err := code.Decode(m.seq, []array.Builder{b}); err != nil {
+		return nil, fmt.Errorf("read snapshot version of the state: %w", err)
+	}
+	return &event.SnapshotVersion{Column: m.Column, Type: s.Fields[0].Type, Value: b.NewArray()}, nil
+}
+
+// versionOf checks the version of a snapshot against the last one.
+func (t *target) versionOf(ctx context.Context, s *event.Snapshot) (*event.SnapshotVersion, *snapshotMark, error) {
+	v, last := s.Version, t.state.snapshot
+	if v == nil {
+		if last != nil || t.snap != nil {
+			files := 0
+			if t.snap != nil {
+				adds, err := t.snap.FileList(ctx)
+				if err != nil {
+					return nil, nil, err
+				}
+				files = len(adds)
+			}
+			if last != nil || files > 0 {
+				return nil, nil, stored(CodeSnapshotWithoutVersion, "a snapshot without version can only fill an empty target; say what orders the snapshots, or refresh in full")
+			}
+		}
+		b := array.NewTimestampBuilder(memory.DefaultAllocator, &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"})
+		b.Append(arrow.Timestamp(t.run.started.UnixMicro()))
+		v = &event.SnapshotVersion{Type: schema.Timestamp, Value: b.NewArray()}
+	}
+	if !expr.Orderable(v.Type) || v.Type == schema.Void {
+		return nil, nil, analysis(CodeSnapshotNotSortable, "the version of %s has type %s, which has no order", s.Name, v.Type)
+	}
+	switch why := badSequence(v.Value, 0); why {
+	case CodeNullSequence:
+		return nil, nil, running(CodeNullSnapshotVersion, "the version of %s is null", s.Name)
+	case CodeNaNSequence:
+		return nil, nil, running(CodeNaNSequence, "the version of %s contains NaN", s.Name)
+	}
+	m := &snapshotMark{Flow: t.flow, Column: v.Column, Type: typeName(v.Type), seq: keycode.AppendValue(nil, v.Value, 0)}
+	if last == nil {
+		return v, m, nil
+	}
+	if last.Column != m.Column || last.Type != m.Type {
+		return nil, nil, stored(CodeSnapshotVersionChanged, "the versions were %s %s, that of %s is %s %s; refresh in full to start over", last.Column, last.Type, s.Name, m.Column, m.Type)
+	}
+	if bytes.Compare(m.seq, last.seq) <= 0 {
+		return nil, nil, running(CodeOutOfOrderSnapshot, "the version of %s, %s, is not above the last committed one", s.Name, v.Value.ValueStr(0))
+	}
+	return v, m, nil
+}
+
+// readSnapshot holds the rows of a snapshot, each with its version as a column.
+func readSnapshot(ctx context.Context, s *event.Snapshot, v *event.SnapshotVersion) ([]*event.Batch, error) {
+	var out []*event.Batch
+	for b, err := range s.Rows {
+		if err != nil {
+			return nil, err
+		}
+		n := int(b.Rows.NumRows())
+		if n == 0 {
+			continue
+		}
+		if b.Columns.Index(versionColumn) >= 0 {
+			return nil, analysis(CodeReservedPrefix, "the source has a column %s, which snapshots keep for themselves; leave it out", versionColumn)
+		}
+		x := &event.Batch{Table: b.Table, Source: "", Keys: b.Keys, Ops: make([]event.Op, n), Offsets: make([]int64, n), Lines: b.Lines,
+			Unauthored: padBits(b.Unauthored, len(b.Columns.Fields)), Unavailable: padBits(b.Unavailable, len(b.Columns.Fields)), RawSize: b.RawSize, Rescued: b.Rescued}
+		for r := range x.Ops {
+			x.Ops[r] = event.Upsert
+		}
+		b.Rows.Retain()
+		version, err := gather(v.Value.DataType(), n, func(int) cell { return cell{v.Value, 0} })
+		if err != nil {
+			return nil, err
+		}
+		if x.Columns, x.Rows, err = withVersion(b.Columns, b.Rows.Columns(), v.Type, version); err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	return out, context.Cause(ctx)
+}
+
+func padBits(bits []event.Bits, n int) []event.Bits {
+	if bits == nil {
+		return nil
+	}
+	return append(slices.Clone(bits), make([]event.Bits, n+1-len(bits))...)
+}
+
+// withVersion adds the version column to rows.
+func withVersion(s *schema.Struct, columns []arrow.Array, t schema.Type, version arrow.Array) (*schema.Struct, arrow.RecordBatch, error) {
+	out := &schema.Struct{Fields: append(slices.Clone(s.Fields), schema.Field{Name: versionColumn, Type: t, Nullable: true})}
+	as, err := schema.ArrowSchema(out)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, array.NewRecordBatch(as, append(slices.Clone(columns), version), int64(version.Len())), nil
+}
+
+// difference is what a snapshot changes of a target: the keys that are new or
+// differ, and those that it lacks (auto-cdc 2.8: the snapshot form equals the
+// difference form).
+type difference struct {
+	in        *input
+	def       flowDef
+	shape     *shape
+	rows      int64 // of the snapshot
+	unchanged int64
+	deleted   int64
+	live      int64 // rows of the target that the snapshot is newer than
+	facts     []stateRow
+}
+
+// applySnapshot commits one snapshot.
+func (t *target) applySnapshot(ctx context.Context, s *event.Snapshot, batches []*event.Batch, mark *snapshotMark) error {
+	for range maxTries {
+		if err := t.pin(ctx); err != nil {
+			return err
+		}
+		if m := t.state.snapshot; m != nil && (m.Flow != t.flow || bytes.Compare(mark.seq, m.seq) <= 0) {
+			return running(CodeOutOfOrderSnapshot, "another run has committed a snapshot at or above that of %s", s.Name)
+		}
+		d, err := t.difference(ctx, batches, mark)
+		if err != nil || d == nil {
+			return err
+		}
+		if err := t.guard(s, d); err != nil {
+			return err
+		}
+		done, err := t.commitSnapshot(ctx, d, mark)
+		if err != nil || done {
+			return err
+		}
+	}
+	return running(CodeConflict, "the snapshot lost %d races against other writers", maxTries)
+}
+
+// guard refuses a snapshot that looks broken.
+func (t *target) guard(s *event.Snapshot, d *difference) error {
+	f := &t.run.flow
+	switch {
+	case d.rows == 0 && d.live > 0 && !f.AllowEmptySnapshot:
+		return running(CodeSnapshotEmpty, "%s is empty and would delete all %d rows; allow empty snapshots if that is meant", s.Name, d.live)
+	case d.deleted > 0 && f.MaxDeleteFraction > 0 && float64(d.deleted) > f.MaxDeleteFraction*float64(d.live):
+		return running(CodeSnapshotDeletes, "%s would delete %d of %d rows, which is more than the allowed share of %g; raise it if that is meant",
+			s.Name, d.deleted, d.live, f.MaxDeleteFraction)
+	}
+	return nil
+}
+
+// commitSnapshot makes the difference and the version durable in one commit.
+func (t *target) commitSnapshot(ctx context.Context, d *difference, mark *snapshotMark) (done bool, err error) {
+	d.in.snapshot = mark
+	d.in.facts = d.facts
+	a := &attempt{t: t, in: d.in, lo: 0, hi: d.in.rows(), def: d.def, shape: d.shape}
+	if a.hi > 0 {
+		if err := a.decide(ctx); err != nil {
+			return false, err
+		}
+		a.def.Snapshot = true
+		if a.def.StoredAs == "1" {
+			a.decision.facts = slices.DeleteFunc(a.decision.facts, func(f stateRow) bool { // the version's truncate says it
+				return (f.Kind == kindTombstone || f.Kind == kindFloor) && bytes.Compare(f.Seq, mark.seq) <= 0
+			})
+		}
+	}
+	if t.run.flow.DryRun {
+		a.accountSnapshot(d)
+		return true, nil
+	}
+	if t.snap == nil {
+		return false, t.create(ctx, d.shape)
+	}
+	if a.hi > 0 {
+		done, err = a.commit(ctx)
+	} else {
+		p := &proposal{t: t, began: t.run.o.Clock(), facts: slices.Concat(t.walked, d.facts), def: &a.def, snapshot: mark, operation: "AUTO CDC"}
+		if p.config, err = t.tableChange(d.shape); err != nil {
+			return false, err
+		}
+		done, err = p.commit(ctx)
+	}
+	if done && err == nil {
+		a.accountSnapshot(d)
+	}
+	return done, err
+}
+
+func (a *attempt) accountSnapshot(d *difference) {
+	a.account()
+	if a.fold == nil {
+		a.t.result.Batches++
+	}
+	a.t.result.Snapshots++
+	a.t.result.Events.Read += d.unchanged
+	a.t.result.Events.Duplicate += d.unchanged
+	if d.in.snapshot != nil && a.t.run.flow.Once {
+		a.t.settled = false
+	}
+}
+
+// snapshotRow is one row of a snapshot under its key.
+type snapshotRow struct {
+	batch int
+	at    ref
+	found bool // with the same values in the target
+}
+
+// difference compares a snapshot with the pinned target; nil: there is neither a
+// row nor a target.
+func (t *target) difference(ctx context.Context, batches []*event.Batch, mark *snapshotMark) (*difference, error) {
+	d := &difference{in: &input{}}
+	var plans []*plan
+	rescued := false
+	for _, b := range batches {
+		p, err := t.planOf(b)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+		rescued = rescued || b.Rescued != nil
+	}
+	if err := t.fitSnapshot(d, plans, rescued); err != nil || d.shape == nil {
+		return nil, err
+	}
+	rows := map[string]*snapshotRow{}
+	var order []*snapshotRow
+	for i, b := range batches {
+		events, o, err := plans[i].intake(d.shape, b, func(int) bool { return true }, nil)
+		if err != nil {
+			return nil, err
+		}
+		mark.Epoch = t.state.epochOf(d.shape.authored(plans[i], o))
+		for _, e := range events {
+			if rows[e.key] != nil {
+				return nil, running(CodeDuplicateSnapshotKey, "the snapshot holds key %s twice%s", keyValueText(d.shape, &origin{keys: o.keys}, e.at.row), lineText(b, e.at.row))
+			}
+			x := &snapshotRow{batch: i, at: e.at}
+			rows[e.key], order = x, append(order, x)
+		}
+	}
+	d.rows = int64(len(order))
+	gone, err := t.compareSnapshot(ctx, d, rows, mark)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range batches {
+		var pick []int
+		for _, x := range order {
+			if x.batch != i {
+				continue
+			}
+			if x.found {
+				d.unchanged++
+			} else {
+				pick = append(pick, x.at.row)
+			}
+		}
+		if pick != nil {
+			u, err := pickRows(b, pick)
+			if err != nil {
+				return nil, err
+			}
+			d.in.batches = append(d.in.batches, u)
+		}
+	}
+	if len(gone) > 0 {
+		del, err := t.deletesOf(d.shape, batches, gone, mark)
+		if err != nil {
+			return nil, err
+		}
+		d.in.batches = append(d.in.batches, del)
+	}
+	return d, nil
+}
+
+// fitSnapshot makes the shape: of the snapshot's plans, or of the stored table when
+// the snapshot is empty.
+func (t *target) fitSnapshot(d *difference, plans []*plan, rescued bool) error {
+	if len(plans) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
+			if err := interop(t.state.flows[name], plans[0].def(t.flow, nil)); err != nil {
+				return err
+			}
+		}
+		a := &attempt{t: t}
+		if err := a.makeShape(plans, rescued); err != nil {
+			return err
+		}
+		d.shape, d.def = a.shape, a.def
+		d.def.Snapshot = true
+		return nil
+	}
+	def, ok := t.state.flows[t.flow]
+	if !ok || t.snap == nil {
+		return nil
+	}
+	var err error
+	if d.shape, err = t.storedShape(t.keyColumns(&def)); err != nil {
+		return err
+	}
+	d.def = def
+	return nil
+}
+
+// interop are the limits of a snapshot flow beside change flows (auto-cdc 2.8).
+func interop(have, want flowDef) error {
+	if have.Snapshot {
+		return nil
+	}
+	names := func(d flowDef) string {
+		var s []string
+		for _, k := range d.Keys {
+			s = append(s, strings.ToLower(k.Name))
+		}
+		return strings.Join(s, ", ")
+	}
+	switch {
+	case names(have) != names(want):
+		return analysis(CodeInteropKeys, "the keys of flow %s are %s, those of the snapshot flow %s", have.Name, names(have), names(want))
+	case have.StoredAs != "1" || want.StoredAs != "1":
+		return analysis(CodeInteropStorage, "a snapshot flow shares its target with flow %s only as SCD type 1", have.Name)
+	case have.Mode != "":
+		return analysis(CodeInteropIgnoreNull, "flow %s applies partial events (%s), which a snapshot flow cannot share a target with", have.Name, have.Mode)
+	case have.Sequence != want.Sequence:
+		return analysis(CodeInteropSequence, "the sequence of flow %s has type %s, the version of the snapshots %s", have.Name, have.Sequence, want.Sequence)
+	}
+	return nil
+}
+
+// goneRow is a row of the target whose key the snapshot lacks.
+type goneRow struct {
+	keys []arrow.Array
+	row  int
+}
+
+// compareSnapshot reads the target's current rows: found marks the rows of the
+// snapshot that it has with the same values; gone are the rows to delete.
+func (t *target) compareSnapshot(ctx context.Context, d *difference, rows map[string]*snapshotRow, mark *snapshotMark) ([]goneRow, error) {
+	if t.snap == nil {
+		return nil, nil
+	}
+	j := joiner{fields: len(d.shape.fields)}
+	var gone []goneRow
+	seen := map[string]bool{}
+	now := t.run.o.Clock().UnixMicro()
+	err := t.eachCurrent(ctx, d.shape, func(key string, o *origin, h entry, row int) error {
+		if seen[key] {
+			return &Error{Code: CodeTargetKeyNotUnique, Phase: PhaseRun, Message: "the target has two rows with key " + keyValueText(d.shape, o, row) + "; remove one"}
+		}
+		seen[key] = true
+		newer := false
+		if mark != nil {
+			reg := d.shape.registerOf(t.state, h, key, ref{o, row})
+			newer = bytes.Compare(reg.u, mark.seq) > 0
+		}
+		if !newer {
+			d.live++
+		}
+		x := rows[key]
+		switch {
+		case x != nil:
+			same := true
+			for f := range d.shape.fields {
+				same = same && (!x.at.o.authors(f, x.at.row) || j.compare(x.at, ref{o, row}, f) == 0)
+			}
+			x.found = same || newer
+		case newer:
+		case t.graced(key, mark, now, d):
+		default:
+			d.deleted++
+			gone = append(gone, goneRow{o.keys, row})
+		}
+		return nil
+	})
+	return gone, err
+}
+
+// graced tells whether a missing key does not count as deleted yet, and notes that
+// this snapshot lacks it.
+func (t *target) graced(key string, mark *snapshotMark, now int64, d *difference) bool {
+	grace := t.run.flow.MissingGrace
+	if grace <= 1 {
+		return false
+	}
+	count := 1
+	if m, ok := t.state.missing[key]; ok && t.state.snapshot != nil && bytes.Equal(m.seq, t.state.snapshot.seq) {
+		count += m.count
+	}
+	if count >= grace {
+		return false
+	}
+	d.facts = append(d.facts, stateRow{Kind: kindMissing, Key: []byte(key), Seq: mark.seq, Payload: mustJSON(count), At: now})
+	return true
+}
+
+// pickRows are some rows of a batch.
+func pickRows(b *event.Batch, pick []int) (*event.Batch, error) {
+	out := &event.Batch{Table: b.Table, Columns: b.Columns, Keys: b.Keys, Ops: make([]event.Op, len(pick)), Offsets: make([]int64, len(pick))}
+	cols := make([]arrow.Array, len(b.Columns.Fields))
+	for c := range cols {
+		var err error
+		col := b.Rows.Column(c)
+		if cols[c], err = gather(col.DataType(), len(pick), func(i int) cell { return cell{col, pick[i]} }); err != nil {
+			return nil, err
+		}
+	}
+	take := func(bits []event.Bits) []event.Bits {
+		if bits == nil {
+			return nil
+		}
+		list := make([]event.Bits, len(bits))
+		for c := range bits {
+			for i, r := range pick {
+				if bits[c] != nil && bits[c].Get(r) {
+					list[c] = list[c].Set(i)
+				}
+			}
+		}
+		return list
+	}
+	out.Unauthored, out.Unavailable = take(b.Unauthored), take(b.Unavailable)
+	for i, r := range pick {
+		out.Ops[i] = event.Upsert
+		if b.Lines != nil {
+			out.Lines = append(out.Lines, b.Lines[r])
+		}
+		if b.Rescued != nil {
+			out.Rescued = append(out.Rescued, b.Rescued[r])
+		}
+	}
+	out.Rows = array.NewRecordBatch(b.Rows.Schema(), cols, int64(len(pick)))
+	return out, nil
+}
+
+// deletesOf are deletes of the given keys at the version of the mark, under the
+// snapshot's columns, or the target's when the snapshot is empty. Keys have the
+// target's types.
+func (t *target) deletesOf(s *shape, batches []*event.Batch, gone []goneRow, mark *snapshotMark) (*event.Batch, error) {
+	st, err := schema.ParseDDL("v " + mark.Type)
+	if err != nil {
+		return nil, fmt.Errorf("read type of the snapshot version: %w", err)
+	}
+	base := s.schema
+	if len(batches) > 0 {
+		base = &schema.Struct{Fields: batches[0].Columns.Fields[:len(batches[0].Columns.Fields)-1]}
+	}
+	columns := &schema.Struct{Fields: slices.Clone(base.Fields)}
+	if len(batches) == 0 {
+		columns.Fields = slices.DeleteFunc(columns.Fields, func(f schema.Field) bool { return slices.Contains(frameColumns, f.Name) })
+		// The flow's lists may name columns that never reach the target.
+		for _, c := range slices.Concat(t.run.flow.ColumnList, t.run.flow.ExceptColumnList) {
+			if c != versionColumn && columns.Index(c) < 0 {
+				columns.Fields = append(columns.Fields, schema.Field{Name: c, Type: schema.String, Nullable: true})
+			}
+		}
+	}
+	out := &event.Batch{Ops: make([]event.Op, len(gone)), Offsets: make([]int64, len(gone))}
+	for i := range out.Ops {
+		out.Ops[i] = event.Delete
+	}
+	if len(batches) > 0 {
+		out.Table, out.Keys = batches[0].Table, batches[0].Keys
+	} else {
+		out.Keys = s.keyNames()
+	}
+	cols := make([]arrow.Array, len(columns.Fields))
+	for c := range columns.Fields {
+		f := &columns.Fields[c]
+		k := slices.IndexFunc(s.keys, func(i int) bool { return strings.EqualFold(s.schema.Fields[i].Name, f.Name) })
+		if k >= 0 {
+			f.Type = s.schema.Fields[s.keys[k]].Type
+		}
+		dt, err := schema.ArrowType(f.Type)
+		if err != nil {
+			return nil, err
+		}
+		cols[c], err = gather(dt, len(gone), func(i int) cell {
+			if k < 0 {
+				return cell{}
+			}
+			return cell{gone[i].keys[k], gone[i].row}
+		})
+		if err != nil {
+			return nil, err
+		}
+		f.Nullable = true
+	}
+	last, err := t.lastOf(mark)
+	if err != nil {
+		return nil, err
+	}
+	version, err := gather(last.DataType(), len(gone), func(int) cell { return cell{last, 0} })
+	if err != nil {
+		return nil, err
+	}
+	out.Columns, out.Rows, err = withVersion(columns, cols, st.Fields[0].Type, version)
+	return out, err
+}
+
+// frameColumns are the columns that histories add (auto-cdc 1.4).
+var frameColumns = []string{"__START_AT", "__END_AT", "__SYSTEM_START_AT", "__SYSTEM_END_AT"}
+
+// lastOf is the version of a mark as a value.
+func (t *target) lastOf(m *snapshotMark) (arrow.Array, error) {
+	v, err := (&target{state: &state{snapshot: m}}).lastSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	return v.Value, nil
+}

@@ -111,6 +111,8 @@ type CommitOptions struct {
 	Isolation IsolationLevel
 	// NotBlind records isBlindAppend=false even for a commit of adds alone.
 	NotBlind bool
+	// InfoOnly allows a commit of commitInfo alone, as VACUUM leaves them.
+	InfoOnly bool
 	// NoRebase makes any lost race a conflict (C-27): restore, clone, convert.
 	NoRebase bool
 	// MaxAttempts bounds the versions tried; default 1000. ctx bounds them too.

@@ -37,7 +37,7 @@ func (t *Transaction) alreadyDone() (bool, error) {
 // written. c.config is the table before (nil: none), c.after the table with them.
 func (c *committer) validate() error {
 	a := &c.t.actions
-	if a.Empty() {
+	if a.Empty() && !c.opts.InfoOnly {
 		return invalid("DELTA_EMPTY_COMMIT", "W-907", "there is nothing to commit")
 	}
 	if err := c.validateTable(a); err != nil {

@@ -362,6 +362,27 @@ func locate(store storage.Store, uri string) (key string, other storage.Store, e
 	return path.Base(p), s, nil
 }
 
+// Key is where a path of the log lies in the table's own store: the key that a listing
+// gives, however the path is written; ok is false for a path outside of the table.
+func Key(store storage.Store, uri string) (key string, ok bool) {
+	key, other, err := locate(store, uri)
+	if err != nil {
+		return "", false
+	}
+	if other != nil {
+		// A symbolic link may lead an absolute path back into the table.
+		full, inside := strings.CutPrefix(other.URL()+schema.EncodePath(key), store.URL())
+		if !inside {
+			return "", false
+		}
+		if key, err = schema.DecodePath(full); err != nil {
+			return "", false
+		}
+	}
+	key = path.Clean(key)
+	return key, storage.ValidateKey(key) == nil
+}
+
 // loadDeleted reads the deletion vector; rows beyond the end of the file mean that
 // it is of another file.
 func (r *reader) loadDeleted(ctx context.Context, store storage.Store, src Source) error {

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"context"
 	"iter"
 
@@ -196,4 +197,17 @@ type Source interface {
 	// (stdin) are left out.
 	Positions() ([]Position, error)
 	Close() error
+}
+
+// Copy is the record with bytes of its own and without columns, as it goes to
+// the quarantine.
+func (r *Record) Copy() Record {
+	c := *r
+	c.Columns = nil
+	c.Key, c.Value, c.Raw = bytes.Clone(r.Key), bytes.Clone(r.Value), bytes.Clone(r.Raw)
+	c.Headers = make([]Header, len(r.Headers))
+	for i, h := range r.Headers {
+		c.Headers[i] = Header{Key: h.Key, Value: bytes.Clone(h.Value)}
+	}
+	return c
 }

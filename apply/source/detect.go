@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/changes"
 	"github.com/sluice-data/sluice/apply/source/rows"
 	"github.com/sluice-data/sluice/apply/source/wire"
 )
@@ -64,6 +65,9 @@ func Detect(sample []*event.Record) (Format, string, error) {
 		return Rows, explain + " (no change format recognised)", nil
 	case "unreadable":
 		return "", "", &Error{Code: "FORMAT_UNCLEAR", Reason: fmt.Sprintf("%d of %d records are no JSON objects; name the format with --format", votes[best], data)}
+	}
+	if slices.Contains(changes.Names(), best) {
+		return Format(best), explain, nil
 	}
 	return "", "", &Error{Code: "UNSUPPORTED_FORMAT", Reason: explain + ", which is not read yet"}
 }
@@ -140,6 +144,15 @@ func (o members) prefix(p string) bool {
 	return false
 }
 
+// inner are the members of an object.
+func (o members) inner(name string) members {
+	fields, _, err := wire.ParseObject(o[name].Raw, 0, nil)
+	if err != nil {
+		return nil
+	}
+	return object(fields)
+}
+
 func (o members) kind(name string, k wire.Kind) bool { return o[name].Kind == k }
 
 // print applies the fingerprints in the order of the table.
@@ -159,7 +172,9 @@ func (o members) print(topic string) string {
 		return "debezium in CloudEvents"
 	case o.has("__deleted") || o.has("__op"):
 		return "debezium-unwrapped"
-	case o.has("database", "table", "type", "data") && o.kind("data", wire.Object) && o.has("ts"):
+	case o.oneOf("type", "table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop"):
+		return "control"
+	case o.has("database", "table", "type", "data") && o.kind("data", wire.Object) && !o.has("isDdl") && !o.has("commitTs"):
 		return "maxwell"
 	case o.has("isDdl", "type", "mysqlType"):
 		return "canal"
@@ -171,18 +186,26 @@ func (o members) print(topic string) string {
 		return "goldengate"
 	case o.has("header__change_seq"), o.has("headers", "data") && bytes.Contains(o["headers"].Raw, []byte(`"changeSequence"`)):
 		return "qlik"
-	case o.prefix("_ab_cdc_"), o.prefix("_airbyte_"), o.prefix("_fivetran_"), o.prefix("_sdc_"), o.oneOf("type", "RECORD", "STATE", "SCHEMA", "ACTIVATE_VERSION"):
-		return "a connector's load (Airbyte, Fivetran, Singer)"
+	case o.prefix("_fivetran_"):
+		return "fivetran"
+	case o.prefix("_ab_cdc_"), o.prefix("_airbyte_"), o.oneOf("type", "RECORD") && o.kind("record", wire.Object) && o.inner("record").has("stream", "data"),
+		o.oneOf("type", "STATE") && o.has("state"), o.oneOf("type", "TRACE", "LOG", "CATALOG", "SPEC", "CONNECTION_STATUS") && o.has(strings.ToLower(string(o["type"].Raw))):
+		return "airbyte"
+	case o.prefix("_sdc_"), o.oneOf("type", "RECORD", "SCHEMA", "ACTIVATE_VERSION") && o.has("stream"), o.oneOf("type", "STATE") && o.has("value"):
+		return "singer"
 	case o.has("__$operation", "__$start_lsn"):
 		return "sqlserver-cdc"
+	case o.kind("change", wire.Array) && o["change"].Raw[1] == ']' && !o.has("nextlsn"):
+		return "control"
 	case o.kind("change", wire.Array), o.has("action") && o.oneOf("action", "B", "I", "U", "D", "C", "T", "M"):
 		return "wal2json"
-	case o.has("operationType", "ns"):
-		return "mongodb change stream"
-	case o.has("eventName", "dynamodb"):
-		return "dynamodb stream"
+	case o.has("operationType") && (o.has("ns") || o.has("_id", "clusterTime")):
+		return "mongodb"
+	case o.has("eventName", "dynamodb"), o.kind("Records", wire.Array) && bytes.Contains(o["Records"].Raw, []byte(`"dynamodb"`)),
+		len(o) == 1 && o.kind("Item", wire.Object), o.kind("Metadata", wire.Object) && o.has("Keys"):
+		return "dynamodb"
 	case o.oneOf("op", "+I", "-U", "+U", "-D") && o.kind("data", wire.Object):
-		return "flink changelog-json"
+		return "flink"
 	case o.has("_change_type", "_commit_version"):
 		return "delta change feed"
 	}
@@ -203,7 +226,7 @@ func columnsPrint(r *event.Record) string {
 	case o.has("header__change_seq"):
 		return "qlik"
 	case o.prefix("_ab_cdc_"), o.prefix("_fivetran_"), o.prefix("_sdc_"):
-		return "a connector's load (Airbyte, Fivetran, Singer)"
+		return "columns of a connector's load (Airbyte, Fivetran, Stitch)"
 	}
 	return ""
 }

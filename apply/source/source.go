@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/changes"
 	"github.com/sluice-data/sluice/apply/source/debezium"
 	"github.com/sluice-data/sluice/apply/source/files"
 	"github.com/sluice-data/sluice/apply/source/rows"
@@ -28,8 +29,15 @@ const (
 	Rows          Format = "rows"
 )
 
-// Formats lists the names that ParseFormat takes.
-func Formats() []Format { return []Format{Auto, Debezium, DebeziumPlain, Rows} }
+// Formats lists the names that ParseFormat takes: those above and those of
+// package changes.
+func Formats() []Format {
+	out := []Format{Auto, Debezium, DebeziumPlain, Rows}
+	for _, name := range changes.Names() {
+		out = append(out, Format(name))
+	}
+	return out
+}
 
 // ParseFormat reads a format's name; "" is Auto.
 func ParseFormat(name string) (Format, error) {
@@ -147,34 +155,31 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 
 // decoder checks the options by making one decoder, and gives a maker of more.
 func (s *Spec) decoder(f Format, settings map[string]string) (func() event.Decoder, error) {
+	var open func() (event.Decoder, error)
 	switch f {
 	case Debezium, DebeziumPlain:
 		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
-		if _, err := debezium.New(o); err != nil {
-			return nil, err
-		}
-		return func() event.Decoder {
-			d, err := debezium.New(o)
-			if err != nil {
-				return nil // cannot be: the same options passed above
-			}
-			return d
-		}, nil
+		open = func() (event.Decoder, error) { return debezium.New(o) }
 	case Rows:
 		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, Zone: s.TimeZone, Settings: settings}
-		if _, err := rows.New(o); err != nil {
+		open = func() (event.Decoder, error) { return rows.New(o) }
+	default:
+		if _, err := ParseFormat(string(f)); err != nil {
 			return nil, err
 		}
-		return func() event.Decoder {
-			d, err := rows.New(o)
-			if err != nil {
-				return nil // cannot be: the same options passed above
-			}
-			return d
-		}, nil
+		o := changes.Options{Format: string(f), Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
+		open = func() (event.Decoder, error) { return changes.New(o) }
 	}
-	_, err := ParseFormat(string(f))
-	return nil, err
+	if _, err := open(); err != nil {
+		return nil, err
+	}
+	return func() event.Decoder {
+		d, err := open()
+		if err != nil {
+			return nil // cannot be: the same options passed above
+		}
+		return d
+	}, nil
 }
 
 // fileOptions takes the options of the file source out of Options.

@@ -74,7 +74,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	p := c.Flags()
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
 	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input; .gz .zst .bz2 .snappy are read as they are;\nmay be repeated (required)")
-	p.StringVar(&f.format, "format", "auto", "form of the events: auto, debezium, debezium-unwrapped or rows")
+	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
 	p.StringVar(&f.table, "table", "", "source table of a mixed stream: NAME or SCHEMA.NAME (default: all, which then needs {table})")
 	p.Var(&f.keys, "keys", "key columns (default: those that the events carry)")
 	p.StringVar(&f.sequenceBy, "sequence-by", "", "expression that orders the events of a key (default: the position that the events carry)")

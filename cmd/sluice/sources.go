@@ -116,3 +116,12 @@ func totalSize(paths []string) int64 {
 	}
 	return total
 }
+
+// formatNames lists the formats for help texts.
+func formatNames() string {
+	var out []string
+	for _, f := range source.Formats() {
+		out = append(out, string(f))
+	}
+	return strings.Join(out, ", ")
+}

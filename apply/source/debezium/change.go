@@ -190,7 +190,7 @@ func keyFields(raw []byte, into []wire.Field) ([]wire.Field, error) {
 			return into[:0], badBytes(err)
 		}
 	}
-	return fields, unique(fields)
+	return fields, wire.Unique(fields)
 }
 
 // keysOf names the key columns: the user's, else the record key's, else those

@@ -171,12 +171,7 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 
 // quarantine keeps a copy of the record with the reason.
 func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError) {
-	c := *r
-	c.Key, c.Value, c.Raw = bytes.Clone(r.Key), bytes.Clone(r.Value), bytes.Clone(r.Raw)
-	c.Headers = make([]event.Header, len(r.Headers))
-	for i, h := range r.Headers {
-		c.Headers[i] = event.Header{Key: h.Key, Value: bytes.Clone(h.Value)}
-	}
+	c := r.Copy()
 	// What is known of the table and whether a delete is lost, without trusting more of the record.
 	var src origin
 	isDelete := false
@@ -244,31 +239,6 @@ func (d *Decoder) add(r *event.Record) error {
 		return err
 	}
 	return d.value(r, env)
-}
-
-// unique refuses an object that names a member twice.
-func unique(fields []wire.Field) error {
-	twice := func(f wire.Field) error {
-		return wire.Poison(event.PoisonBytes, "DUPLICATE_KEY", "member %q comes twice", f.Key.Raw)
-	}
-	if len(fields) > 24 { // a wide flattened row
-		seen := make(map[string]bool, len(fields))
-		for _, f := range fields {
-			if seen[string(f.Key.Raw)] {
-				return twice(f)
-			}
-			seen[string(f.Key.Raw)] = true
-		}
-		return nil
-	}
-	for i := range fields {
-		for j := range i {
-			if len(fields[i].Key.Raw) == len(fields[j].Key.Raw) && bytes.Equal(fields[i].Key.Raw, fields[j].Key.Raw) {
-				return twice(fields[i])
-			}
-		}
-	}
-	return nil
 }
 
 // value tells envelopes, flattened rows and records without rows apart.

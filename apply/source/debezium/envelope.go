@@ -42,7 +42,7 @@ func (d *Decoder) parse(data []byte) (*envelope, error) {
 			return nil, badBytes(err)
 		}
 	}
-	return e, unique(d.top)
+	return e, wire.Unique(d.top)
 }
 
 // members parses the object at i. At the outer level a payload beside a schema

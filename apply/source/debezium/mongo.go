@@ -24,7 +24,7 @@ func (d *Decoder) mongoImages(e *envelope) error {
 		if err != nil {
 			return into[:0], badBytes(err)
 		}
-		return fields, unique(fields)
+		return fields, wire.Unique(fields)
 	}
 	var err error
 	if d.row, err = parse(e.after, d.row); err != nil {

@@ -230,13 +230,7 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 
 // quarantine keeps a copy of the record with the reason.
 func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError, isDelete bool) {
-	c := *r
-	c.Columns = nil
-	c.Key, c.Value, c.Raw = bytes.Clone(r.Key), bytes.Clone(r.Value), bytes.Clone(r.Raw)
-	c.Headers = make([]event.Header, len(r.Headers))
-	for i, h := range r.Headers {
-		c.Headers[i] = event.Header{Key: h.Key, Value: bytes.Clone(h.Value)}
-	}
+	c := r.Copy()
 	for _, f := range d.fields {
 		if d.opName != "" && f.Key.Is(d.opName) && f.Val.Kind == wire.String {
 			op, _ := opOf(string(f.Val.Text(nil)))

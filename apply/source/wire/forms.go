@@ -2,6 +2,8 @@ package wire
 
 import (
 	"math"
+	"slices"
+	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 
@@ -204,4 +206,56 @@ func (n *Node) structured(t Token, s *scratch) (v scalar, ok bool) {
 		v.i -= offset * 1_000_000
 	}
 	return v, finite(v.i)
+}
+
+// bitsNumber prints an unsigned number as Scale bits, the highest first.
+func (n *Node) bitsNumber(t Token, s *scratch) (v scalar, ok bool) {
+	if t.Kind != Number && t.Kind != String {
+		return v, false
+	}
+	u, err := strconv.ParseUint(string(s.textOf(t)), 10, 64)
+	if err != nil || n.Scale <= 0 || n.Scale > 64 || n.Scale < 64 && u>>n.Scale != 0 {
+		return v, false
+	}
+	s.out = s.out[:0]
+	for i := n.Scale - 1; i >= 0; i-- {
+		s.out = append(s.out, '0'+byte(u>>i&1))
+	}
+	v.b = s.out
+	return v, true
+}
+
+// label turns an index or a bit mask into the text of the labels.
+func (n *Node) label(t Token, s *scratch) (v scalar, ok bool) {
+	if t.Kind != Number && t.Kind != String {
+		return v, false
+	}
+	text := s.textOf(t)
+	u, err := strconv.ParseUint(string(text), 10, 64)
+	switch {
+	case err != nil || t.Kind == String && slices.Contains(n.Labels, string(text)):
+		v.b = text
+		return v, t.Kind == String
+	case n.Form == EnumIndex:
+		if u > uint64(len(n.Labels)) {
+			return v, false
+		}
+		if u > 0 {
+			v.b = []byte(n.Labels[u-1])
+		}
+		return v, true
+	case len(n.Labels) < 64 && u>>len(n.Labels) != 0:
+		return v, false
+	}
+	s.out = s.out[:0]
+	for i, l := range n.Labels {
+		if i < 64 && u>>i&1 == 1 {
+			if len(s.out) > 0 {
+				s.out = append(s.out, ',')
+			}
+			s.out = append(s.out, l...)
+		}
+	}
+	v.b = s.out
+	return v, true
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,10 +26,12 @@ const (
 // BinaryMode is how bytes are written as text.
 type BinaryMode uint8
 
-// The forms of bytes: base64 in either alphabet, or hex.
+// The forms of bytes: base64 in either alphabet, hex, or text of which each
+// character is one byte (ISO-8859-1).
 const (
 	Base64 BinaryMode = iota
 	Hex
+	Latin1
 )
 
 // DecimalMode is how a decimal is written as a JSON string; JSON numbers are
@@ -60,6 +63,12 @@ const (
 	// Structured is a time in parts (year, month, ... nanos, offsetSeconds), of the
 	// node's type; as STRING a time of day.
 	Structured
+	// BitsNumber is bits as an unsigned number, as STRING of 0 and 1, Scale bits long.
+	BitsNumber
+	// EnumIndex is the 1-based index of one of Labels, 0 the empty string; SetMask a
+	// bit mask of Labels, whose members become a list with commas. Labels are read, too.
+	EnumIndex
+	SetMask
 )
 
 // Node is the plan for one column or nested value: its Delta type and how the
@@ -82,6 +91,8 @@ type Node struct {
 	Zone *time.Location
 	// Lenient reads CSV-like text for every type: numbers and booleans in strings.
 	Lenient bool
+	// Labels of EnumIndex and SetMask, in the order of their declaration.
+	Labels []string
 	// Names and Kids of structs; Kids[0] of arrays; key and value of maps.
 	Names []string
 	Kids  []*Node
@@ -126,6 +137,10 @@ func (n *Node) convert(t Token, s *scratch) (v scalar, ok bool) {
 		return n.bigDecimal(t, s)
 	case Structured:
 		return n.structured(t, s)
+	case BitsNumber:
+		return n.bitsNumber(t, s)
+	case EnumIndex, SetMask:
+		return n.label(t, s)
 	}
 	switch typ := n.Type.(type) {
 	case schema.Primitive:
@@ -276,6 +291,16 @@ func (n *Node) bytes(t Token, s *scratch) ([]byte, bool) {
 
 // decodeBytes reads hex (with or without \x or 0x) or base64 in either alphabet.
 func decodeBytes(text []byte, mode BinaryMode, s *scratch) ([]byte, bool) {
+	if mode == Latin1 {
+		s.out = s.out[:0]
+		for _, r := range string(text) {
+			if r > 0xff {
+				return nil, false
+			}
+			s.out = append(s.out, byte(r))
+		}
+		return s.out, true
+	}
 	if mode == Hex {
 		if len(text) >= 2 && (text[0] == '\\' || text[0] == '0') && text[1] == 'x' {
 			text = text[2:]
@@ -380,7 +405,8 @@ func NewNode(t schema.Type, m Modes) *Node {
 // Equal compares two plans.
 func (n *Node) Equal(m *Node) bool {
 	if n.Form != m.Form || n.Unit != m.Unit || n.Binary != m.Binary || n.Decimal != m.Decimal || n.Scale != m.Scale ||
-		n.Zone != m.Zone || n.Lenient != m.Lenient || len(n.Kids) != len(m.Kids) || !schema.Equal(n.Type, m.Type) {
+		n.Zone != m.Zone || n.Lenient != m.Lenient || len(n.Kids) != len(m.Kids) || !schema.Equal(n.Type, m.Type) ||
+		!slices.Equal(n.Labels, m.Labels) {
 		return false
 	}
 	for i, k := range n.Kids {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+
+	"github.com/sluice-data/sluice/apply/event"
 )
 
 // MaxDepth is the deepest nesting of arrays and objects that is read.
@@ -531,4 +533,29 @@ func (t Token) JSON(buf []byte) []byte {
 	buf = append(buf, '"')
 	buf = append(buf, t.Raw...)
 	return append(buf, '"')
+}
+
+// Unique refuses an object that names a member twice.
+func Unique(fields []Field) error {
+	twice := func(f Field) error {
+		return Poison(event.PoisonBytes, "DUPLICATE_KEY", "member %q comes twice", f.Key.Raw)
+	}
+	if len(fields) > 24 { // a wide flattened row
+		seen := make(map[string]bool, len(fields))
+		for _, f := range fields {
+			if seen[string(f.Key.Raw)] {
+				return twice(f)
+			}
+			seen[string(f.Key.Raw)] = true
+		}
+		return nil
+	}
+	for i := range fields {
+		for j := range i {
+			if len(fields[i].Key.Raw) == len(fields[j].Key.Raw) && bytes.Equal(fields[i].Key.Raw, fields[j].Key.Raw) {
+				return twice(fields[i])
+			}
+		}
+	}
+	return nil
 }

@@ -21,6 +21,23 @@ const (
 	SeqOracle
 	SeqMongo
 	SeqTransport
+	// SeqMessage is the transport with the row's index in the message.
+	SeqMessage
+	SeqMaxwell
+	SeqTiDB
+	SeqDMS
+	SeqGoldenGate
+	SeqQlik
+	SeqAirbyte
+	SeqAirbyteMySQL
+	SeqSinger
+	SeqStitch
+	SeqFivetran
+	SeqSQLServerTable
+	SeqWAL
+	SeqCluster
+	SeqDynamoDB
+	SeqDynamoDBExport
 )
 
 // Seq is one sequence value; the parts are used in the order of the kind's fields.
@@ -39,20 +56,54 @@ func (k SeqKind) Type() *schema.Struct {
 	scn := schema.Decimal{Precision: 38}
 	switch k {
 	case SeqPostgres:
-		return &schema.Struct{Fields: []schema.Field{epoch, f("pos", schema.Long), f("phase", schema.Integer), f("lsn", schema.Long)}}
+		return fields(epoch, f("pos", schema.Long), f("phase", schema.Integer), f("lsn", schema.Long))
 	case SeqMySQL:
-		return &schema.Struct{Fields: []schema.Field{epoch, f("file", schema.Long), f("pos", schema.Long), f("phase", schema.Integer), f("row", schema.Long)}}
+		return fields(epoch, f("file", schema.Long), f("pos", schema.Long), f("phase", schema.Integer), f("row", schema.Long))
 	case SeqSQLServer:
-		return &schema.Struct{Fields: []schema.Field{epoch, f("commit_lsn", schema.String), f("change_lsn", schema.String), f("event_serial_no", schema.Long)}}
+		return fields(epoch, f("commit_lsn", schema.String), f("change_lsn", schema.String), f("event_serial_no", schema.Long))
 	case SeqOracle:
-		return &schema.Struct{Fields: []schema.Field{epoch, f("commit_scn", scn), f("scn", scn), f("ssn", schema.Long), f("offset", schema.Long)}}
+		return fields(epoch, f("commit_scn", scn), f("scn", scn), f("ssn", schema.Long), f("offset", schema.Long))
 	case SeqMongo:
-		return &schema.Struct{Fields: []schema.Field{epoch, f("ts_ms", schema.Long), f("ord", schema.Long), f("offset", schema.Long)}}
+		return fields(epoch, f("ts_ms", schema.Long), f("ord", schema.Long), f("offset", schema.Long))
 	case SeqTransport:
-		return &schema.Struct{Fields: []schema.Field{epoch, f("offset", schema.Long)}}
+		return fields(epoch, f("offset", schema.Long))
+	case SeqMessage:
+		return fields(epoch, f("offset", schema.Long), f("index", schema.Long))
+	case SeqMaxwell:
+		return fields(epoch, f("file", schema.Long), f("pos", schema.Long), f("xoffset", schema.Long), f("offset", schema.Long))
+	case SeqTiDB:
+		return fields(epoch, f("commit_ts", schema.Long), f("offset", schema.Long), f("index", schema.Long))
+	case SeqDMS:
+		return fields(epoch, f("commit_timestamp", schema.String), f("transaction_id", schema.Long), f("record_id", schema.Long), f("offset", schema.Long))
+	case SeqGoldenGate:
+		return fields(epoch, f("pos", schema.Decimal{Precision: 38}), f("offset", schema.Long))
+	case SeqQlik:
+		return fields(epoch, f("change_seq", schema.Decimal{Precision: 38}), f("rank", schema.Integer))
+	case SeqAirbyte:
+		return fields(epoch, f("generation", schema.Long), f("lsn", schema.Decimal{Precision: 38}), f("extracted_at", schema.Long), f("offset", schema.Long))
+	case SeqAirbyteMySQL:
+		return fields(epoch, f("generation", schema.Long), f("file", schema.Long), f("pos", schema.Long), f("offset", schema.Long))
+	case SeqSinger:
+		return fields(epoch, f("version", schema.Long), f("offset", schema.Long))
+	case SeqStitch:
+		return fields(epoch, f("version", schema.Long), f("sequence", schema.Long))
+	case SeqFivetran:
+		return fields(epoch, f("synced", schema.Long), f("offset", schema.Long))
+	case SeqSQLServerTable:
+		return fields(epoch, f("start_lsn", schema.String), f("command_id", schema.Long), f("seqval", schema.String), f("operation", schema.Integer))
+	case SeqWAL:
+		return fields(epoch, f("commit_lsn", schema.Long), f("index", schema.Long))
+	case SeqCluster:
+		return fields(epoch, f("t", schema.Long), f("i", schema.Long), f("index", schema.Long), f("offset", schema.Long))
+	case SeqDynamoDB:
+		return fields(epoch, f("sequence_number", schema.String))
+	case SeqDynamoDBExport:
+		return fields(epoch, f("write_micros", schema.Long))
 	}
 	return nil
 }
+
+func fields(list ...schema.Field) *schema.Struct { return &schema.Struct{Fields: list} }
 
 // SeqBuilder gathers sequences of one kind.
 type SeqBuilder struct {

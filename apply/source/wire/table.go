@@ -91,6 +91,14 @@ func (t *Table) Lookup(name []byte, guess int) int {
 // Name is the name of column i.
 func (t *Table) Name(i int) string { return t.cols[i].name }
 
+// Node is the plan of column i; nil while nothing is known of an inferred one.
+func (t *Table) Node(i int) *Node {
+	if t.cols[i].shape != nil {
+		return nil
+	}
+	return t.cols[i].node
+}
+
 // AddColumn appends a column with a plan, or an inferred one if node is nil; it
 // closes the open batch.
 func (t *Table) AddColumn(name string, node *Node) (int, error) {

@@ -1,0 +1,307 @@
+package changes
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/wire"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// mongo reads MongoDB change streams (cdc-formats F12). Columns are the top-level
+// fields of documents; nested documents and arrays are JSON text.
+type mongo struct{}
+
+func (*mongo) options(map[string]string) ([]string, error) { return nil, nil }
+
+func (f *mongo) read(d *Decoder, r *event.Record, top []wire.Field) error {
+	if p := find(top, "payload"); p.Kind == wire.String && find(top, "operationType").Kind == wire.None {
+		var err error
+		if top, err = object(p.Text(nil), nil); err != nil {
+			return err
+		}
+	}
+	c := change{keys: []string{"_id"}}
+	if ns := find(top, "ns"); ns.Kind == wire.Object {
+		n, err := members(ns)
+		if err != nil {
+			return err
+		}
+		c.table = event.Table{Database: text(n, "db"), Name: text(n, "coll")}
+	}
+	d.lastID = c.table
+	op := text(top, "operationType")
+	if find(top, "splitEvent").Kind == wire.Object {
+		return wire.Poison(event.PoisonEnvelope, "SPLIT_EVENT", "the event is a fragment of a larger one; take $changeStreamSplitLargeEvent out of the pipeline or larger documents out of the stream")
+	}
+	switch op {
+	case "insert":
+		c.op = event.Insert
+	case "update", "replace":
+		c.op = event.Update
+	case "delete":
+		c.op, d.isDelete = event.Delete, true
+	case "drop":
+		c.op = event.Truncate
+	case "rename", "invalidate", "dropDatabase":
+		return wire.Poison(event.PoisonEnvelope, "COLLECTION_GONE", "the stream ends with %s: choose what the target becomes (full refresh, or the new name) and start it anew", op)
+	case "create", "createIndexes", "dropIndexes", "modify", "shardCollection", "reshardCollection", "refineCollectionShardKey":
+		return d.control(event.ControlSchema)
+	case "":
+		return wire.Poison(event.PoisonEnvelope, "MISSING_OP", "the event has no operationType")
+	default:
+		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "operationType %.40q", op)
+	}
+	if c.table.Name == "" {
+		return wire.Poison(event.PoisonEnvelope, "MISSING_TABLE", "the event names no collection")
+	}
+	var err error
+	if c.seq, err = f.seq(d, r, top); err != nil {
+		return err
+	}
+	if c.op != event.Truncate {
+		if err := f.image(&c, top, op); err != nil {
+			return err
+		}
+	}
+	d.add(c)
+	return nil
+}
+
+// seq is the cluster time and the place of the event in the stream: all events of
+// a transaction share the time.
+func (*mongo) seq(d *Decoder, r *event.Record, top []wire.Field) (wire.Seq, error) {
+	var t, i int64
+	ok := false
+	if ct := find(top, "clusterTime"); ct.Kind == wire.Object {
+		if in, err := members(ct); err == nil {
+			if ts := find(in, "$timestamp"); ts.Kind == wire.Object {
+				if in, err = members(ts); err == nil {
+					var ok1, ok2 bool
+					t, ok1 = number(find(in, "t"))
+					i, ok2 = number(find(in, "i"))
+					ok = ok1 && ok2
+				}
+			}
+		}
+	}
+	byPosition, err := d.usePosition(ok)
+	if err != nil || !byPosition {
+		return d.transport(r, 0), err
+	}
+	return wire.Seq{Kind: wire.SeqCluster, Epoch: d.epoch, N: [4]int64{t, i, 0, r.Transport}}, nil
+}
+
+// image makes columns of the document, or of what an update says of it.
+func (f *mongo) image(c *change, top []wire.Field, op string) error {
+	key := find(top, "documentKey")
+	if key.Kind != wire.Object {
+		return wire.Poison(event.PoisonKey, "KEY_ABSENT", "the event has no documentKey")
+	}
+	id, err := members(key)
+	if err != nil {
+		return err
+	}
+	times := map[string]schema.Type{}
+	c.node = func(name string) *wire.Node {
+		if t := times[name]; t != nil {
+			return wire.NewNode(t, wire.Modes{})
+		}
+		return nil
+	}
+	put := func(fields []wire.Field) {
+		for _, fl := range fields {
+			name := string(fl.Key.Text(nil))
+			if name == "_id" {
+				fl.Val = documentID(fl.Val)
+			} else {
+				var t schema.Type
+				if fl.Val, t = extended(fl.Val); t != nil {
+					times[name] = t
+				}
+			}
+			c.image = append(c.image, fl)
+		}
+	}
+	doc, update := find(top, "fullDocument"), find(top, "updateDescription")
+	switch {
+	case c.op == event.Delete:
+		put([]wire.Field{{Key: quoted("_id"), Val: find(id, "_id")}})
+	case op == "update" && update.Kind == wire.Object:
+		// What the update says is exact; a document that was looked up may be newer.
+		put([]wire.Field{{Key: quoted("_id"), Val: find(id, "_id")}})
+		return f.partial(put, update, doc)
+	case doc.Kind == wire.Object:
+		fields, err := members(doc)
+		if err != nil {
+			return err
+		}
+		if find(fields, "_id").Kind == wire.None {
+			put([]wire.Field{{Key: quoted("_id"), Val: find(id, "_id")}})
+		}
+		put(fields)
+		c.complete = true
+	default:
+		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "a %s without document", op)
+	}
+	return nil
+}
+
+// partial takes updatedFields and removedFields. A path into a column cannot be
+// applied to JSON text: the column comes from the looked-up document, if there is one.
+func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
+	u, err := members(update)
+	if err != nil {
+		return err
+	}
+	var whole []wire.Field
+	if doc.Kind == wire.Object {
+		if whole, err = members(doc); err != nil {
+			return err
+		}
+	}
+	taken := map[string]bool{}
+	set := func(name string, v wire.Token) {
+		if !taken[name] {
+			taken[name] = true
+			put([]wire.Field{{Key: quoted(name), Val: v}})
+		}
+	}
+	nested := func(path string) error {
+		name, _, _ := strings.Cut(path, ".")
+		v := find(whole, name)
+		if v.Kind == wire.None {
+			return wire.Poison(event.PoisonEnvelope, "PARTIAL_DOCUMENT", "the update changes the inside of field %q and carries no document; open the stream with fullDocument=updateLookup", name)
+		}
+		set(name, v)
+		return nil
+	}
+	null := wire.Token{Kind: wire.Null, Raw: []byte("null")}
+	if t := find(u, "updatedFields"); t.Kind == wire.Object {
+		fields, err := members(t)
+		if err != nil {
+			return err
+		}
+		for _, fl := range fields {
+			path := string(fl.Key.Text(nil))
+			if strings.Contains(path, ".") {
+				if err := nested(path); err != nil {
+					return err
+				}
+				continue
+			}
+			set(path, fl.Val)
+		}
+	}
+	for _, path := range texts(find(u, "removedFields")) {
+		if strings.Contains(path, ".") {
+			if err := nested(path); err != nil {
+				return err
+			}
+			continue
+		}
+		set(path, null)
+	}
+	cut, err := objects(find(u, "truncatedArrays"), "truncatedArrays")
+	if err != nil {
+		return err
+	}
+	for _, a := range cut {
+		name := text(a, "field")
+		if head, _, _ := strings.Cut(name, "."); taken[head] {
+			continue
+		}
+		if doc.Kind != wire.Object {
+			continue // the array's column keeps its old text, longer than it should be
+		}
+		if err := nested(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// documentID makes one text of an _id, however its number is written: digits of
+// numbers, the hex of an ObjectId, the text of a string. A string that reads like
+// one of the others keeps its quotes, so that they stay apart.
+func documentID(t wire.Token) wire.Token {
+	switch t.Kind {
+	case wire.String:
+		s := t.Text(nil)
+		_, isInt := wire.Int(s)
+		isHex := len(s) == 24 && len(bytes.Trim(s, "0123456789abcdef")) == 0
+		if isInt || isHex || len(s) > 0 && (s[0] == '"' || s[0] == '{') {
+			return quoted(string(t.JSON(nil)))
+		}
+		return t
+	case wire.Number:
+		return quoted(wholeNumber(string(t.Raw)))
+	case wire.Object:
+		if v, _ := extended(t); v.Kind == wire.Number {
+			return quoted(wholeNumber(string(v.Raw)))
+		} else if oid := single(t, "$oid"); oid.Kind == wire.String {
+			return oid
+		}
+		return quoted(string(t.Raw))
+	}
+	return t
+}
+
+// wholeNumber prints 1.0 as 1: MongoDB takes equal numbers for one id.
+func wholeNumber(s string) string {
+	if f, err := strconv.ParseFloat(s, 64); err == nil && strings.ContainsAny(s, ".eE") && f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return s
+}
+
+// single is the value of an object's only member, if it has that name.
+func single(t wire.Token, name string) wire.Token {
+	n, out := 0, wire.Token{}
+	wire.Members(t, func(k, v wire.Token) bool {
+		if n++; k.Is(name) {
+			out = v
+		}
+		return true
+	})
+	if n != 1 {
+		return wire.Token{}
+	}
+	return out
+}
+
+// extended turns a value of extended JSON, of any version and mode, into plain
+// JSON, with the type where the plain form does not tell it.
+func extended(t wire.Token) (wire.Token, schema.Type) {
+	if t.Kind != wire.Object {
+		return t, nil
+	}
+	for _, name := range []string{"$numberLong", "$numberInt", "$numberDouble", "$numberDecimal"} {
+		if v := single(t, name); v.Kind == wire.String {
+			if tok, end, err := wire.Value(v.Raw, 0); err == nil && tok.Kind == wire.Number && wire.End(v.Raw, end) == nil {
+				return tok, nil
+			}
+			return v, nil // NaN, Infinity
+		}
+	}
+	for _, name := range []string{"$oid", "$symbol", "$code"} {
+		if v := single(t, name); v.Kind == wire.String {
+			return v, nil
+		}
+	}
+	if v := single(t, "$undefined"); v.Kind == wire.True {
+		return wire.Token{Kind: wire.Null, Raw: []byte("null")}, nil
+	}
+	if v := single(t, "$date"); v.Kind != wire.None {
+		if v.Kind == wire.Object {
+			v = single(v, "$numberLong")
+		}
+		if ms, ok := number(v); ok {
+			return wire.Token{Kind: wire.Number, Raw: strconv.AppendInt(nil, ms*1000, 10)}, schema.Timestamp
+		}
+		return v, schema.Timestamp
+	}
+	return t, nil
+}

@@ -114,7 +114,7 @@ func mysqlDecimal(args string) schema.Type {
 	return schema.Decimal{Precision: precision, Scale: scale}
 }
 
-// mysqlLabels splits the labels 'a','it''s' of an enum or set.
+// mysqlLabels splits the labels 'a','it”s' of an enum or set.
 func mysqlLabels(args string) []string {
 	var out []string
 	for i := 0; i < len(args); {

@@ -96,7 +96,7 @@ func (f *canal) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		d.add(c)
 	}
 	if len(rows) == 0 {
-		return wire.Poison(event.PoisonEnvelope, "NO_ROWS", "a %s message without data", typ)
+		return wire.Poison(event.PoisonEnvelope, "NO_ROWS", "%s message without data", typ)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (f *dynamo) one(d *Decoder, r *event.Record, top []wire.Field, index int) e
 	image := find(in, "NewImage")
 	c.complete = true
 	if c.op != event.Delete && image.Kind != wire.Object {
-		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "a %s without NewImage", name)
+		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "%s without NewImage", name)
 	}
 	return f.images(d, &c, find(in, "Keys"), image)
 }

@@ -51,3 +51,9 @@ func (f *flink) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	d.add(c)
 	return nil
 }
+
+// tombstone: the format has none, so one is of another producer and may be a delete.
+func (*flink) tombstone(d *Decoder, r *event.Record) error {
+	d.lastID, d.isDelete = tableOfTopic(r.Topic), true
+	return wire.Poison(event.PoisonEnvelope, "TOMBSTONE", "a null value is no event of changelog-json; upsert topics hold plain rows (--format rows)")
+}

@@ -89,14 +89,10 @@ func (*maxwell) keys(d *Decoder, top []wire.Field) []string {
 
 // seq is the binlog position and the row's number in its transaction; the last
 // row of a transaction says commit instead. Bootstrap rows have no position: they
-// stand behind the newest one seen, and streamed rows that come late do no harm.
+// stand behind the newest one seen, and streamed rows that come late do no harm. A
+// stream that begins with them is ordered by its place unless the option says position.
 func (*maxwell) seq(d *Decoder, r *event.Record, top []wire.Field, bootstrap bool) (wire.Seq, error) {
 	file, pos, ok := binlogPosition(text(top, "position"))
-	if bootstrap && d.state.Sequence == "" && d.sequence == "auto" && len(find(top, "primary_key_columns").Raw) > 0 {
-		// A stream that begins with a bootstrap: the other outputs of Maxwell tell
-		// that positions are on.
-		d.state.Sequence = "position"
-	}
 	byPosition, err := d.usePosition(ok || bootstrap && d.state.Sequence == "position")
 	if err != nil || !byPosition {
 		return wire.Seq{Kind: wire.SeqTransport, Epoch: d.epoch, N: [4]int64{r.Transport}}, err

@@ -144,7 +144,7 @@ func (f *mongo) image(c *change, top []wire.Field, op string) error {
 		put(fields)
 		c.complete = true
 	default:
-		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "a %s without document", op)
+		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "%s without document", op)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func extended(t wire.Token) (wire.Token, schema.Type) {
 	if t.Kind != wire.Object {
 		return t, nil
 	}
-	for _, name := range []string{"$numberLong", "$numberInt", "$numberDouble", "$numberDecimal"} {
+	for _, name := range []string{"$numberLong", "$numberInt", "$numberDouble"} {
 		if v := single(t, name); v.Kind == wire.String {
 			if tok, end, err := wire.Value(v.Raw, 0); err == nil && tok.Kind == wire.Number && wire.End(v.Raw, end) == nil {
 				return tok, nil
@@ -286,7 +286,9 @@ func extended(t wire.Token) (wire.Token, schema.Type) {
 			return v, nil // NaN, Infinity
 		}
 	}
-	for _, name := range []string{"$oid", "$symbol", "$code"} {
+	// Decimals are text: their scale differs from document to document. A hint makes
+	// decimals of them.
+	for _, name := range []string{"$oid", "$symbol", "$code", "$numberDecimal"} {
 		if v := single(t, name); v.Kind == wire.String {
 			return v, nil
 		}

@@ -1,7 +1,7 @@
 package changes
 
 import (
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,18 +20,11 @@ type mysqlForms struct {
 	jsonSet bool
 }
 
-var mysqlArgs = regexp.MustCompile(`^\s*([a-zA-Z ]+?)\s*(?:\((.*)\))?\s*([a-zA-Z_ ]*)$`)
-
 // node is the plan of a column of a MySQL type as SHOW COLUMNS prints it, e.g.
 // "bigint(20) unsigned" (cdc-formats 2.2 and F5); nil for a type that is not known.
 func (f mysqlForms) node(typ string) *wire.Node {
-	m := mysqlArgs.FindStringSubmatch(typ)
-	if m == nil {
-		return nil
-	}
-	base, args := strings.ToLower(m[1]), m[2]
-	unsigned := strings.Contains(strings.ToLower(m[3]), "unsigned") || strings.Contains(base, "unsigned")
-	base = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(strings.TrimSuffix(base, "zerofill")), "unsigned"))
+	base, args, attributes := mysqlParts(typ)
+	unsigned := slices.Contains(attributes, "unsigned")
 	plain := func(t schema.Type) *wire.Node {
 		return wire.NewNode(t, wire.Modes{Lenient: true, Decimal: wire.DecimalText, Binary: f.binary, Zone: f.zone})
 	}
@@ -98,6 +91,24 @@ func (f mysqlForms) node(typ string) *wire.Node {
 		return nil
 	}
 	return plain(schema.String)
+}
+
+// mysqlParts splits "int(10) unsigned zerofill" into name, arguments and attributes.
+func mysqlParts(typ string) (base, args string, attributes []string) {
+	head, rest, found := strings.Cut(typ, "(")
+	if found {
+		i := strings.LastIndexByte(rest, ')')
+		if i < 0 {
+			return "", "", nil
+		}
+		args, rest = rest[:i], rest[i+1:]
+	}
+	words := strings.Fields(strings.ToLower(head))
+	n := len(words)
+	for n > 0 && (words[n-1] == "unsigned" || words[n-1] == "zerofill" || words[n-1] == "signed") {
+		n--
+	}
+	return strings.Join(words[:n], " "), args, append(words[n:], strings.Fields(strings.ToLower(rest))...)
 }
 
 // mysqlDecimal is DECIMAL(p,s), or STRING for more digits than Delta has.

@@ -135,23 +135,16 @@ func (d *Decoder) retype(t *table, c *change) error {
 	if first {
 		return nil
 	}
-	changed := false
-	var names []string
-	var nodes []*wire.Node
 	for i := range t.Columns() {
-		name := t.Name(i)
-		node := d.node(c, name)
-		if node == nil || node.Equal(t.Node(i)) {
-			node = t.Node(i)
-		} else {
-			changed = true
+		node := d.node(c, t.Name(i))
+		if was := t.Node(i); node == nil || was != nil && node.Equal(was) {
+			continue
 		}
-		names, nodes = append(names, name), append(nodes, node)
+		if err := t.SetNode(i, node); err != nil {
+			return err
+		}
 	}
-	if !changed {
-		return nil
-	}
-	return t.SetColumns(names, nodes)
+	return nil
 }
 
 // node is the plan of a column: the user's type, else the record's.

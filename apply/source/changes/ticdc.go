@@ -2,6 +2,7 @@ package changes
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
@@ -85,7 +86,7 @@ func (*ticdc) images(c *change, top []wire.Field) error {
 					return nil, err
 				}
 				if v := find(inner, "value"); v.Kind == wire.String {
-					fields[i].Val = v
+					fields[i].Val = zoned(v, text(inner, "location"))
 				}
 			}
 		}
@@ -104,6 +105,19 @@ func (*ticdc) images(c *change, top []wire.Field) error {
 		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "the message has no row")
 	}
 	return nil
+}
+
+// zoned gives a timestamp text its zone, which stands beside it.
+func zoned(v wire.Token, location string) wire.Token {
+	zone, err := time.LoadLocation(location)
+	if err != nil {
+		return v
+	}
+	at, err := time.ParseInLocation("2006-01-02 15:04:05.999999", string(v.Raw), zone)
+	if err != nil {
+		return v
+	}
+	return quoted(at.UTC().Format(time.RFC3339Nano))
 }
 
 func (*ticdc) truncate(d *Decoder, r *event.Record, top []wire.Field) error {

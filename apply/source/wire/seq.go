@@ -74,7 +74,7 @@ func (k SeqKind) Type() *schema.Struct {
 	case SeqTiDB:
 		return fields(epoch, f("commit_ts", schema.Long), f("offset", schema.Long), f("index", schema.Long))
 	case SeqDMS:
-		return fields(epoch, f("commit_timestamp", schema.String), f("transaction_id", schema.Long), f("record_id", schema.Long), f("offset", schema.Long))
+		return fields(epoch, f("commit_timestamp", schema.Long), f("transaction_id", schema.Long), f("record_id", schema.Long), f("offset", schema.Long))
 	case SeqGoldenGate:
 		return fields(epoch, f("pos", schema.Decimal{Precision: 38}), f("offset", schema.Long))
 	case SeqQlik:

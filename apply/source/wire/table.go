@@ -99,6 +99,14 @@ func (t *Table) Node(i int) *Node {
 	return t.cols[i].node
 }
 
+// SetNode gives column i another plan; it closes the open batch.
+func (t *Table) SetNode(i int, node *Node) error {
+	if err := t.Cut(); err != nil {
+		return err
+	}
+	return t.cols[i].plan(node)
+}
+
 // AddColumn appends a column with a plan, or an inferred one if node is nil; it
 // closes the open batch.
 func (t *Table) AddColumn(name string, node *Node) (int, error) {

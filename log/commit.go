@@ -73,6 +73,8 @@ type committer struct {
 	lastTime, stamp int64
 	// rowDomain is the row-tracking domain of the newest commit known, nil if none.
 	rowDomain *DomainMetadata
+	// rows collects what RowLevel is asked about, nil without it.
+	rows *rowCollector
 	// final is what the last attempt wrote: the staged actions with what belongs to
 	// the attempt (row ids, enablement properties).
 	final *Actions
@@ -124,7 +126,7 @@ func (t *Transaction) prepare(ctx context.Context, opts CommitOptions) (c *commi
 	if c.info.OperationParameters == nil {
 		c.info.OperationParameters = map[string]string{}
 	}
-	c.tagPreserved()
+	c.tag()
 	if t.snap != nil {
 		c.rowDomain, _ = t.snap.Domain(rowTrackingDomain)
 	}
@@ -282,8 +284,12 @@ func (c *committer) afterLoss(ctx context.Context) (won bool, err error) {
 	if limit <= 0 {
 		limit = defaultAttempts
 	}
-	if c.opts.NoRebase {
+	if c.opts.NoRebase || notRebased[c.opts.Operation] {
 		return false, conflict(ConcurrentWrite, "C-27", winners[0], "")
+	}
+	c.rows = nil
+	if c.opts.RowLevel != nil {
+		c.rows = newRowCollector(&c.t.actions)
 	}
 	for _, w := range winners {
 		if err := c.check(w); err != nil {
@@ -293,23 +299,8 @@ func (c *committer) afterLoss(ctx context.Context) (won bool, err error) {
 	if c.attempts >= limit {
 		return false, conflict(ConcurrentWrite, "W-125", last, "")
 	}
-	if c.opts.OnConflict != nil {
-		rebased, err := c.opts.OnConflict(ctx, winners)
-		if err != nil {
-			return false, err
-		}
-		if rebased != nil {
-			c.t.actions = rebased.Actions
-			if rebased.Parameters != nil {
-				c.info.OperationParameters = rebased.Parameters
-			}
-			if rebased.Metrics != nil {
-				c.info.OperationMetrics = rebased.Metrics
-			}
-			c.level, c.blind = c.t.level(c.opts), c.t.blind(c.opts)
-			c.info.IsolationLevel, c.info.IsBlindAppend = string(c.level), c.blind
-			c.tagPreserved()
-		}
+	if err := c.reconcile(ctx, winners); err != nil {
+		return false, err
 	}
 	// After a rebase everything that depends on the table's state is held again (C-36).
 	if c.after, err = c.afterConfig(); err != nil {

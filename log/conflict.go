@@ -7,7 +7,12 @@ package deltalog
 // nonChanging are the operations that move rows without changing them, by name (C-02).
 var nonChanging = map[string]bool{
 	"OPTIMIZE": true, "REORG": true, "VACUUM START": true, "VACUUM END": true, "COMPUTE STATS": true, "CLUSTER BY": true,
+	backfillOperation: true,
 }
+
+// notRebased are the operations whose commit stands on exactly the version it read
+// (C-27), by name.
+var notRebased = map[string]bool{"RESTORE": true, "CLONE": true, "CONVERT": true}
 
 // level is the isolation level in force: a commit that only rearranges files needs
 // no more than SnapshotIsolation (C-02).
@@ -63,11 +68,8 @@ func (c *committer) check(w *Commit) error {
 	if err := c.checkProtocol(w); err != nil {
 		return err
 	}
-	if w.Metadata != nil {
-		if c.t.actions.Metadata != nil {
-			return conflict(MetadataChanged, "C-16", w, "")
-		}
-		return conflict(MetadataChanged, "C-19", w, "")
+	if err := c.checkMetadata(w); err != nil {
+		return err
 	}
 	for _, txn := range w.Txns {
 		c.txns[txn.AppID] = txn.Version
@@ -96,10 +98,19 @@ func (c *committer) check(w *Commit) error {
 			return conflict(ConcurrentTransaction, "C-22", w, txn.AppID)
 		}
 	}
-	if a := c.unseenAdd(w); a != nil {
-		return conflict(ConcurrentAppend, "C-23", w, a.Path)
+	if isBackfill(w) {
+		// The files are the same, they only have row ids now (C-34).
+		takeBackfill(&c.t.actions, w)
+		return nil
 	}
-	return c.checkRemoves(w)
+	pairs, err := vectorPairs(w)
+	if err != nil {
+		return err
+	}
+	if err := c.checkAdds(w, pairs); err != nil {
+		return err
+	}
+	return c.checkRemoves(w, pairs)
 }
 
 // checkProtocol is C-11 to C-15.
@@ -139,8 +150,10 @@ func (c *committer) checkProtocol(w *Commit) error {
 	return nil
 }
 
-// unseenAdd is an add of the winner that this transaction should have read (3.3).
-func (c *committer) unseenAdd(w *Commit) *Add {
+// checkAdds is C-23: adds of the winner that this transaction should have read (3.3).
+// With row-level concurrency they are collected for the caller, but for the halves of
+// deletion vector updates, which checkRemoves handles.
+func (c *committer) checkAdds(w *Commit, pairs map[string]*Add) error {
 	winnerBlind := w.Info != nil && w.Info.IsBlindAppend != nil && *w.Info.IsBlindAppend
 	switch {
 	case c.blind, c.level == SnapshotIsolation:
@@ -150,13 +163,22 @@ func (c *committer) unseenAdd(w *Commit) *Add {
 	}
 	whole := c.t.wholeTable || c.config == nil || len(c.config.PartitionColumns()) == 0
 	for _, a := range w.Adds {
-		if whole {
-			return a
-		}
+		hit := whole
 		for _, match := range c.t.predicates {
-			if match == nil || match(a.PartitionValues) {
-				return a
-			}
+			hit = hit || match == nil || match(a.PartitionValues)
+		}
+		if !hit {
+			continue
+		}
+		if c.rows == nil {
+			return conflict(ConcurrentAppend, "C-23", w, a.Path)
+		}
+		p, err := canonicalPath(a.Path)
+		if err != nil {
+			return &CorruptError{ErrorCode: codeCorrupt, File: CommitKey(w.Version), Reason: "add", Cause: err}
+		}
+		if pairs[p] == nil {
+			c.rows.added[p] = a
 		}
 	}
 	return nil
@@ -164,7 +186,7 @@ func (c *committer) unseenAdd(w *Commit) *Add {
 
 // checkRemoves is C-24 to C-26. Paths compare without deletion vectors, and removes
 // that change no data count (C-35).
-func (c *committer) checkRemoves(w *Commit) error {
+func (c *committer) checkRemoves(w *Commit, pairs map[string]*Add) error {
 	if len(w.Removes) == 0 {
 		return nil
 	}
@@ -180,17 +202,66 @@ func (c *committer) checkRemoves(w *Commit) error {
 		if err != nil {
 			return &CorruptError{ErrorCode: codeCorrupt, File: CommitKey(w.Version), Reason: "remove", Cause: err}
 		}
-		if paths[i] = p; c.t.readFiles[p] {
+		paths[i] = p
+	}
+	// Removes of files that came after our snapshot, and vector updates, are the
+	// caller's with row-level concurrency.
+	left := func(i int) bool { return c.rows == nil || !c.rows.take(paths[i], w.Removes[i], pairs[paths[i]], c.t) }
+	for i, r := range w.Removes {
+		if c.t.readFiles[paths[i]] && left(i) {
 			return conflict(ConcurrentDeleteRead, "C-24", w, r.Path)
 		}
 	}
 	if c.t.wholeTable {
-		return conflict(ConcurrentDeleteRead, "C-25", w, w.Removes[0].Path)
+		for i, r := range w.Removes {
+			if left(i) {
+				return conflict(ConcurrentDeleteRead, "C-25", w, r.Path)
+			}
+		}
 	}
 	for i, r := range w.Removes {
-		if ours[paths[i]] {
+		if ours[paths[i]] && left(i) {
 			return conflict(ConcurrentDeleteDelete, "C-26", w, r.Path)
 		}
 	}
+	if c.rows != nil {
+		for i := range w.Removes {
+			if c.rows.added[paths[i]] == nil {
+				continue
+			}
+			if a := pairs[paths[i]]; a != nil {
+				c.rows.added[paths[i]] = a
+			} else {
+				delete(c.rows.added, paths[i])
+			}
+		}
+	}
 	return nil
+}
+
+// vectorPairs are the winner's adds, by path, that replace the deletion vector of a
+// file it removes in the same commit and that are otherwise the same file.
+func vectorPairs(w *Commit) (map[string]*Add, error) {
+	if len(w.Adds) == 0 || len(w.Removes) == 0 {
+		return nil, nil
+	}
+	removed := map[string]*Remove{}
+	for _, r := range w.Removes {
+		p, err := canonicalPath(r.Path)
+		if err != nil {
+			return nil, &CorruptError{ErrorCode: codeCorrupt, File: CommitKey(w.Version), Reason: "remove", Cause: err}
+		}
+		removed[p] = r
+	}
+	out := map[string]*Add{}
+	for _, a := range w.Adds {
+		p, err := canonicalPath(a.Path)
+		if err != nil {
+			return nil, &CorruptError{ErrorCode: codeCorrupt, File: CommitKey(w.Version), Reason: "add", Cause: err}
+		}
+		if removed[p] != nil && a.DeletionVector != nil {
+			out[p] = a
+		}
+	}
+	return out, nil
 }

@@ -162,7 +162,7 @@ func (c *committer) tagPreserved() {
 		return
 	}
 	tags := map[string]string{preservedTag: strconv.FormatBool(!copiesRows(&c.t.actions))}
-	for k, v := range c.opts.Tags {
+	for k, v := range c.info.Tags {
 		tags[k] = v
 	}
 	c.info.Tags = tags

@@ -122,6 +122,12 @@ type CommitOptions struct {
 	// instead (nil: the same again) or an error that ends the commit. The checks of
 	// protocol and metadata have passed when it is called.
 	OnConflict func(ctx context.Context, winners []*Commit) (*Rebased, error)
+	// RowLevel, if set, is asked after a lost race about what C-23 to C-26 refuse only
+	// because rows are not looked at: files whose deletion vector a winner replaced and
+	// files it added (3.5). It returns what to commit instead (nil: the same again), or
+	// an error, such as that of [RowConflicts.Conflict], which ends the commit. It is
+	// not called when nothing is in question. OnConflict goes before it.
+	RowLevel func(ctx context.Context, r *RowConflicts) (*Rebased, error)
 }
 
 // Rebased is a transaction made anew on top of the winners of a lost race.

@@ -61,7 +61,7 @@ func (c conformer) fields(s *schema.Struct, want []arrow.Field, names []string, 
 	for i, name := range names {
 		j := s.Index(name)
 		if j < 0 {
-			return nil, &SchemaMismatchError{dotted(path, name), "not a column of the table (it has " + strings.Join(s.Names(), ", ") + ")"}
+			return nil, &SchemaMismatchError{dotted(path, name), "not a column of the table (it has " + strings.Join(s.Names(), ", ") + "); to add it, allow the schema to grow (MergeSchema, --merge-schema)"}
 		}
 		if out[j] != nil {
 			return nil, &SchemaMismatchError{dotted(path, name), "named twice (names are compared ignoring case)"}

@@ -209,7 +209,7 @@ func (t *Table) change(ctx context.Context, operation, text string, o DMLOptions
 		}
 		tx := t.log.Begin(snap)
 		f.record(tx)
-		res, err := t.finish(ctx, tx, s, WriteOptions(o), deltalog.CommitOptions{
+		res, err := t.finish(ctx, tx, s, WriteOptions{Txn: o.Txn, UserMetadata: o.UserMetadata}, deltalog.CommitOptions{
 			Operation: operation, Parameters: map[string]string{"predicate": predicate(where)},
 			Metrics: s.Metrics.rewrite(operation, t.opts.Clock().Sub(start)), NotBlind: true,
 		})

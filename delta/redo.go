@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -48,12 +49,24 @@ func sameRules(a, b *deltalog.TableConfig) bool {
 	return maps.Equal(constraints(a), constraints(b))
 }
 
-// follow makes the rows fit a newer version: after a lost race another writer may
-// have used the same identity values or added a constraint. The rows are read back
-// from the files that no commit names and written anew; the old files are deleted.
+// follow makes the rows fit a newer version. After a lost race another writer may have
+// used the same identity values, added a constraint, or changed the schema that these
+// rows change too (B21): then the rows are read back from the files that no commit
+// names and written anew, and the old files are deleted.
 func (w *newRows) follow(ctx context.Context, snap *deltalog.Snapshot) error {
-	spent := w.rules.Metadata() != nil && w.snap.Metadata.SchemaString != snap.Metadata.SchemaString
-	if !spent && sameRules(w.snap.TableConfig, snap.TableConfig) || !sameLayout(w.snap.Metadata, snap.Metadata) {
+	if snap == w.snap {
+		return nil
+	}
+	old, now := w.snap.Metadata, snap.Metadata
+	same := sameLayout(old, now)
+	if evolves := w.evolution.merge || w.evolution.replace; !same && (!evolves || old.ID != now.ID) {
+		return &deltalog.InvalidError{ErrorCode: "DELTA_SCHEMA_CHANGED", Reason: "the table's schema, partitioning or column mapping changed while rows were written; write them again"}
+	}
+	moved := w.rules.Metadata() != nil
+	spent := moved && old.SchemaString != now.SchemaString
+	// A commit with metadata carries all of it, so it is made of the newest.
+	stale := (moved || w.cfg != w.snap.TableConfig) && !maps.Equal(old.Configuration, now.Configuration)
+	if same && !spent && !stale && sameRules(w.snap.TableConfig, snap.TableConfig) {
 		return nil
 	}
 	if err := snap.Require(deltalog.OpWrite); err != nil {
@@ -62,37 +75,75 @@ func (w *newRows) follow(ctx context.Context, snap *deltalog.Snapshot) error {
 	if err := w.rules.mixed(); err != nil && spent {
 		return err
 	}
-	anew := w.rules.madeAnew()
-	l, err := w.t.Layout(w.snap)
+	e := *w.evolution
+	e.last = nil
+	next, err := w.t.writeNew(ctx, snap, w.rows(ctx, w.rules.madeAnew()), w.check, &e)
 	if err != nil {
 		return err
 	}
-	old := w.files
-	next, err := w.t.writeNew(ctx, snap, func(yield func(arrow.RecordBatch, error) bool) {
-		for _, f := range old {
+	if err := w.discard(ctx); err != nil {
+		w.t.opts.Logger.Warn("files of a failed attempt stay behind", "cause", err)
+	}
+	*w = *next
+	return nil
+}
+
+// rows reads the files back without the columns in drop.
+func (w *newRows) rows(ctx context.Context, drop map[string]bool) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		l, err := datafile.LayoutOf(w.cfg, w.t.opts.TimeZone)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, f := range w.files {
 			for b, err := range datafile.Read(ctx, w.t.store, l, f.Add(true), datafile.ReadOptions{}) {
 				if err != nil {
 					yield(nil, err)
 					return
 				}
-				if !yield(dropColumns(b.RecordBatch, anew), nil) {
+				if !yield(dropColumns(b.RecordBatch, drop), nil) {
 					return
 				}
 			}
 		}
-	}, w.check)
+	}
+}
+
+// evolve makes the table fit rows of another schema, if it may: what was written so
+// far stays in files of its own. On an error w is the writer to abort.
+func (w *newRows) evolve(ctx context.Context, to **datafile.Writer, rows *arrow.Schema) error {
+	cfg, err := w.evolution.fit(w.t, w.snap, w.cfg, rows)
+	if err != nil || cfg == w.cfg {
+		return err
+	}
+	rules, err := w.t.Rules(cfg)
 	if err != nil {
 		return err
 	}
-	s := &Staged{store: w.t.store}
-	for _, f := range old {
-		s.keys = append(s.keys, f.Key)
+	next, err := w.t.newWriter(cfg)
+	if err != nil {
+		return err
 	}
-	if err := s.Discard(ctx); err != nil {
-		w.t.opts.Logger.Warn("files of a failed attempt stay behind", "cause", err)
+	files, err := (*to).Close(ctx)
+	*to = next
+	if err != nil {
+		return err
 	}
-	w.snap, w.rules, w.files, w.metrics = snap, next.rules, next.files, next.metrics
+	rules.succeed(w.rules)
+	w.cfg, w.rules, w.files = cfg, rules, append(w.files, files...)
 	return nil
+}
+
+// succeed takes over the identity counters of rules of the same commit.
+func (r *Rules) succeed(old *Rules) {
+	for i, c := range r.columns {
+		j := old.schema.Index(r.schema.Fields[i].Name)
+		if j >= 0 && c.identity != nil && old.columns[j].identity != nil {
+			*c.identity = *old.columns[j].identity
+		}
+	}
+	r.moved = old.moved
 }
 
 // madeAnew are the columns whose values the rules made: those are made again.

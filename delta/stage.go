@@ -80,6 +80,9 @@ type Staged struct {
 	// (StageOptions.Identity). A commit that changes metadata itself takes its schema.
 	Metadata *deltalog.Metadata
 
+	// evolved: Metadata changes more than high-water marks.
+	evolved bool
+
 	store  storage.Store
 	keys   []string
 	masked []mask // files that get a deletion vector
@@ -101,7 +104,7 @@ func (s *Staged) Apply(tx *deltalog.Transaction) {
 // tagged is the commit tags with the one that marks new identity high-water marks, so
 // that concurrent commits know it is no other change of metadata (C-17).
 func (s *Staged) tagged(tags map[string]string) map[string]string {
-	if s.Metadata == nil {
+	if s.Metadata == nil || s.evolved {
 		return tags
 	}
 	out := map[string]string{identitySchemaTag: "true"}

@@ -24,12 +24,16 @@ type WriteOptions struct {
 	// version of the application or a later one.
 	Txn          *Txn
 	UserMetadata string
+	// MergeSchema lets the rows change the table's schema in the same commit, by the
+	// rules of [Table.Evolve]: new columns and fields are added, nullable; types are
+	// widened where the table has type widening on.
+	MergeSchema bool
 }
 
 // Append adds rows. Columns are matched by name ignoring case, missing ones get their
-// default, identity or generated value, else null; unknown columns and other types are
-// a [*SchemaMismatchError], a row that breaks a constraint of the table is a
-// [*ConstraintError]. Without rows nothing is committed.
+// default, identity or generated value, else null; unknown columns (without MergeSchema)
+// and other types are a [*SchemaMismatchError], a row that breaks a constraint of the
+// table is a [*ConstraintError]. Without rows nothing is committed.
 func (t *Table) Append(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, error], o WriteOptions) (Result, error) {
 	snap, err := t.Snapshot(ctx)
 	if err != nil {
@@ -38,17 +42,21 @@ func (t *Table) Append(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, er
 	if res, done := t.recorded(snap, o.Txn); done {
 		return res, nil
 	}
-	w, err := t.writeNew(ctx, snap, rows, nil)
+	w, err := t.writeNew(ctx, snap, rows, nil, &evolution{merge: o.MergeSchema})
 	if err != nil {
 		return Result{}, err
 	}
 	if len(w.files) == 0 {
 		return nothing(snap), nil
 	}
+	params := map[string]string{"mode": "Append", "partitionBy": "[]"}
+	if o.MergeSchema {
+		params["canMergeSchema"] = "true"
+	}
 	return w.commit(ctx, func(snap *deltalog.Snapshot) (Result, error) {
 		tx := t.log.Begin(snap)
 		return t.finish(ctx, tx, w.staged(), o, deltalog.CommitOptions{
-			Operation: "WRITE", Parameters: map[string]string{"mode": "Append", "partitionBy": "[]"}, Metrics: w.metrics.write(false),
+			Operation: "WRITE", Parameters: params, Metrics: w.metrics.write(false),
 		})
 	})
 }
@@ -64,46 +72,47 @@ func (t *Table) recorded(snap *deltalog.Snapshot, txn *Txn) (Result, bool) {
 
 // newRows are rows in files that no commit names yet.
 type newRows struct {
-	t       *Table
-	snap    *deltalog.Snapshot // the version they were written for
-	rules   *Rules
-	files   []datafile.WrittenFile
-	metrics Metrics
-	check   func(arrow.RecordBatch) error
+	t         *Table
+	snap      *deltalog.Snapshot    // the version they were written for
+	cfg       *deltalog.TableConfig // the table that they make of it
+	rules     *Rules
+	files     []datafile.WrittenFile
+	metrics   Metrics
+	check     func(*schema.Struct, arrow.RecordBatch) error
+	evolution *evolution
 }
 
-// writeNew writes rows into data files that fit snap. check, if set, sees every
-// batch first. After an error nothing is left.
-func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter.Seq2[arrow.RecordBatch, error], check func(arrow.RecordBatch) error) (*newRows, error) {
+// writeNew writes rows into data files that fit snap, or what e lets them make of it.
+// check, if set, sees every batch first. After an error nothing is left.
+func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter.Seq2[arrow.RecordBatch, error], check func(*schema.Struct, arrow.RecordBatch) error, e *evolution) (*newRows, error) {
 	if err := t.mayChange(snap, false); err != nil {
 		return nil, err
-	}
-	l, err := t.Layout(snap)
-	if err != nil {
-		return nil, err
-	}
-	w, err := datafile.NewWriter(t.store, l, datafile.WriterOptions{Roll: t.opts.FileSize, NewID: t.opts.NewID, Clock: t.opts.Clock})
-	if err != nil {
-		return nil, invalidSchema(err)
 	}
 	rules, err := t.Rules(snap.TableConfig)
 	if err != nil {
 		return nil, err
 	}
-	out := &newRows{t: t, snap: snap, rules: rules, check: check}
+	out := &newRows{t: t, snap: snap, cfg: snap.TableConfig, rules: rules, check: check, evolution: e}
+	w, err := t.newWriter(out.cfg)
+	if err != nil {
+		return nil, err
+	}
 	fail := func(err error) (*newRows, error) {
-		return nil, errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, w.Abort(context.WithoutCancel(ctx)), out.discard(ctx))
 	}
 	for b, err := range rows {
 		if err != nil {
 			return fail(err)
 		}
-		fit, err := rules.Make(b)
+		if err := out.evolve(ctx, &w, b.Schema()); err != nil {
+			return fail(err)
+		}
+		fit, err := out.rules.Make(b)
 		if err != nil {
 			return fail(err)
 		}
 		if check != nil {
-			if err := check(fit); err != nil {
+			if err := check(out.cfg.Schema, fit); err != nil {
 				fit.Release()
 				return fail(err)
 			}
@@ -114,9 +123,11 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 			return fail(err)
 		}
 	}
-	if out.files, err = w.Close(ctx); err != nil {
-		return nil, err
+	files, err := w.Close(ctx)
+	if err != nil {
+		return nil, errors.Join(err, out.discard(ctx))
 	}
+	out.files = append(out.files, files...)
 	for _, f := range out.files {
 		out.metrics.FilesAdded++
 		out.metrics.BytesAdded += f.Size
@@ -125,8 +136,33 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 	return out, nil
 }
 
+// newWriter is a writer of data files of a table.
+func (t *Table) newWriter(cfg *deltalog.TableConfig) (*datafile.Writer, error) {
+	l, err := datafile.LayoutOf(cfg, t.opts.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	w, err := datafile.NewWriter(t.store, l, datafile.WriterOptions{Roll: t.opts.FileSize, NewID: t.opts.NewID, Clock: t.opts.Clock})
+	if err != nil {
+		return nil, invalidSchema(err)
+	}
+	return w, nil
+}
+
+// discard deletes the files.
+func (w *newRows) discard(ctx context.Context) error {
+	s := w.staged()
+	for _, f := range w.files {
+		s.keys = append(s.keys, f.Key)
+	}
+	return s.Discard(ctx)
+}
+
 func (w *newRows) staged() *Staged {
-	s := &Staged{store: w.t.store, Metrics: w.metrics, Metadata: w.rules.Metadata()}
+	s := &Staged{store: w.t.store, Metrics: w.metrics, Metadata: w.rules.Metadata(), evolved: w.cfg != w.snap.TableConfig}
+	if s.evolved && s.Metadata == nil {
+		s.Metadata = w.cfg.Metadata
+	}
 	for _, f := range w.files {
 		s.Adds = append(s.Adds, f.Add(true))
 	}
@@ -145,20 +181,13 @@ func (w *newRows) commit(ctx context.Context, try func(snap *deltalog.Snapshot) 
 		if err := w.follow(ctx, snap); err != nil {
 			return Result{}, err
 		}
-		if !sameLayout(w.snap.Metadata, snap.Metadata) {
-			return Result{}, &deltalog.InvalidError{ErrorCode: "DELTA_SCHEMA_CHANGED", Reason: "the table's schema, partitioning or column mapping changed while rows were written; write them again"}
-		}
 		if err := snap.Require(deltalog.OpWrite); err != nil {
 			return Result{}, err
 		}
 		return try(snap)
 	})
 	if err != nil && !unknownOutcome(err) {
-		s := w.staged()
-		for _, f := range w.files {
-			s.keys = append(s.keys, f.Key)
-		}
-		err = errors.Join(err, s.Discard(ctx))
+		err = errors.Join(err, w.discard(ctx))
 	}
 	return res, err
 }
@@ -196,6 +225,13 @@ type OverwriteOptions struct {
 	Where string
 	// Dynamic: only partitions that the new rows fall into are replaced.
 	Dynamic bool
+	// OverwriteSchema gives the table the columns of the new rows instead of its own,
+	// nullable, in a whole overwrite only; a column that stays under the same name and
+	// type keeps what the table knows of it.
+	OverwriteSchema bool
+	// PartitionBy are the partition columns from then on, with OverwriteSchema; nil
+	// keeps them.
+	PartitionBy []string
 }
 
 // Overwrite replaces rows by new ones in one commit. New rows are held to the same
@@ -208,6 +244,14 @@ func (t *Table) Overwrite(ctx context.Context, rows iter.Seq2[arrow.RecordBatch,
 	if o.Dynamic && o.Where != "" {
 		return Result{}, &deltalog.InvalidError{ErrorCode: "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE", Reason: "a condition and dynamic partition overwrite exclude each other"}
 	}
+	if o.OverwriteSchema && (o.Dynamic || o.Where != "") {
+		return Result{}, &deltalog.InvalidError{ErrorCode: "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE", Rule: "W-408",
+			Reason: "the schema can only be replaced together with every row: a condition or dynamic partition overwrite excludes it"}
+	}
+	if o.PartitionBy != nil && !o.OverwriteSchema {
+		return Result{}, &deltalog.InvalidError{ErrorCode: "DELTA_PARTITION_COLUMNS_CHANGED", Rule: "W-408",
+			Reason: "partition columns can only be replaced together with the schema (OverwriteSchema, --overwrite-schema)"}
+	}
 	if res, done := t.recorded(snap, o.Txn); done {
 		return res, nil
 	}
@@ -218,7 +262,14 @@ func (t *Table) Overwrite(ctx context.Context, rows iter.Seq2[arrow.RecordBatch,
 	if err != nil {
 		return Result{}, err
 	}
-	w, err := t.writeNew(ctx, snap, rows, func(b arrow.RecordBatch) error { return meets(where, b) })
+	check := func(s *schema.Struct, b arrow.RecordBatch) error {
+		bound, err := t.condition(s, o.Where) // against the columns that the rows may have added
+		if err != nil {
+			return err
+		}
+		return meets(bound, b)
+	}
+	w, err := t.writeNew(ctx, snap, rows, check, &evolution{merge: o.MergeSchema, replace: o.OverwriteSchema, partition: o.PartitionBy})
 	if err != nil {
 		return Result{}, err
 	}
@@ -304,7 +355,7 @@ func (t *Table) replaceFiles(ctx context.Context, snap *deltalog.Snapshot, w *ne
 	}
 	s := w.staged()
 	tx := t.log.Begin(snap)
-	params := map[string]string{"mode": "Overwrite", "partitionBy": "[]"}
+	params := o.params(w.cfg)
 	if in == nil {
 		tx.ReadWholeTable()
 	} else {
@@ -320,12 +371,27 @@ func (t *Table) replaceFiles(ctx context.Context, snap *deltalog.Snapshot, w *ne
 		s.Metrics.FilesRemoved++
 		s.Metrics.BytesRemoved += a.Size
 	}
-	if s.Empty() {
+	if s.Empty() && s.Metadata == nil {
 		return nothing(snap), nil
 	}
 	return t.finish(ctx, tx, s, o.WriteOptions, deltalog.CommitOptions{
 		Operation: "WRITE", Parameters: params, Metrics: s.Metrics.write(true), NotBlind: true,
 	})
+}
+
+// params are the operationParameters of Spark's WRITE.
+func (o OverwriteOptions) params(cfg *deltalog.TableConfig) map[string]string {
+	p := map[string]string{"mode": "Overwrite", "partitionBy": "[]"}
+	if o.MergeSchema {
+		p["canMergeSchema"] = "true"
+	}
+	if o.OverwriteSchema {
+		p["canOverwriteSchema"] = "true"
+		if o.PartitionBy != nil {
+			p["partitionBy"] = jsonText(cfg.PartitionColumns())
+		}
+	}
+	return p
 }
 
 // replaceWhere deletes the rows under the condition and adds the new ones.
@@ -338,20 +404,24 @@ func (t *Table) replaceWhere(ctx context.Context, snap *deltalog.Snapshot, w *ne
 	for i, h := range found.hits {
 		edits[i] = FileEdit{File: h.file, All: h.all, Delete: h.rows}
 	}
-	s, err := t.Stage(ctx, snap, Edits{Files: edits}, StageOptions{inserted: w.files})
+	s, err := t.Stage(ctx, snap, Edits{Files: edits}, StageOptions{inserted: w.files, Config: w.cfg})
 	if err != nil {
 		return Result{}, err
 	}
-	s.Adds = append(s.Adds, w.staged().Adds...)
+	added := w.staged()
+	s.Adds = append(s.Adds, added.Adds...)
+	s.Metadata, s.evolved = added.Metadata, added.evolved
 	s.Metrics.add(w.metrics)
 	if s.Empty() {
 		return nothing(snap), nil
 	}
 	tx := t.log.Begin(snap)
 	found.record(tx)
+	params := o.params(w.cfg)
+	params["predicate"] = where.String()
 	res, err := t.finish(ctx, tx, s, o.WriteOptions, deltalog.CommitOptions{
 		Operation: "WRITE", Metrics: s.Metrics.write(true), NotBlind: true,
-		Parameters: map[string]string{"mode": "Overwrite", "partitionBy": "[]", "predicate": where.String()},
+		Parameters: params,
 	})
 	if err != nil && !unknownOutcome(err) {
 		err = errors.Join(err, s.Discard(ctx))

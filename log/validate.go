@@ -109,41 +109,49 @@ func (c *committer) validateTable(a *Actions) error {
 	if a.Protocol == nil && a.Metadata == nil {
 		return nil
 	}
-	if missing := c.after.unsupportedUses(); missing != nil {
+	return CheckTable(c.config, c.after, changesData(a))
+}
+
+// CheckTable holds a new version of a table's protocol and metadata to the rules of
+// W-205, W-306, W-401, W-502, W-503, W-506 and W-905, as every commit does; it is for
+// callers that want to know before they write files. before is nil for a new table;
+// changesData is whether the same commit changes rows.
+func CheckTable(before, after *TableConfig, changesData bool) error {
+	if missing := after.unsupportedUses(); missing != nil {
 		return invalid("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", "W-306", "the metadata uses what the protocol does not support: %s", strings.Join(missing, ", "))
 	}
-	if a.Metadata == nil {
+	if before != nil && after.Metadata == before.Metadata {
 		return nil
 	}
-	if c.after.RowTracking() && c.after.Props.RowTrackingSuspended {
+	if after.RowTracking() && after.Props.RowTrackingSuspended {
 		return invalid("DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION", "W-804", "delta.enableRowTracking and delta.rowTrackingSuspended cannot both be true")
 	}
-	for k := range a.Metadata.Configuration {
+	for k := range after.Metadata.Configuration {
 		if isProtocolProperty(k) {
 			return invalid("DELTA_UNKNOWN_CONFIGURATION", "W-205", "%s is a request to the protocol and is never stored", k)
 		}
 	}
-	if err := schema.CheckNames(c.after.Schema, c.after.Mode() != schema.ModeNone); err != nil {
+	if err := schema.CheckNames(after.Schema, after.Mode() != schema.ModeNone); err != nil {
 		return ruleError("W-401", err)
 	}
-	if c.after.Mode() != schema.ModeNone {
-		if err := schema.CheckMapping(c.after.Schema, c.after.Props.ColumnMappingMaxID); err != nil {
+	if after.Mode() != schema.ModeNone {
+		if err := schema.CheckMapping(after.Schema, after.Props.ColumnMappingMaxID); err != nil {
 			return ruleError("W-502", err)
 		}
-		if c.config != nil && c.after.Props.ColumnMappingMaxID < c.config.Props.ColumnMappingMaxID {
+		if before != nil && after.Props.ColumnMappingMaxID < before.Props.ColumnMappingMaxID {
 			return invalid("DELTA_COLUMN_MAPPING_SET_COLUMN_ID_NOT_SET", "W-502", "delta.columnMapping.maxColumnId cannot go down from %d to %d",
-				c.config.Props.ColumnMappingMaxID, c.after.Props.ColumnMappingMaxID)
+				before.Props.ColumnMappingMaxID, after.Props.ColumnMappingMaxID)
 		}
 	}
-	if c.config != nil && c.config.Mode() != c.after.Mode() && (c.config.Mode() != schema.ModeNone || c.after.Mode() != schema.ModeName) {
-		return invalid("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", "W-503", "column mapping cannot go from %s to %s", c.config.Mode(), c.after.Mode())
+	if before != nil && before.Mode() != after.Mode() && (before.Mode() != schema.ModeNone || after.Mode() != schema.ModeName) {
+		return invalid("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", "W-503", "column mapping cannot go from %s to %s", before.Mode(), after.Mode())
 	}
-	if c.after.WritesChangeFeed() {
-		if c.config != nil && changesData(a) && remapped(c.config, c.after) {
+	if after.WritesChangeFeed() {
+		if before != nil && changesData && remapped(before, after) {
 			return invalid("DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION", "W-506",
 				"one commit of a table with a change feed cannot both change rows and switch column mapping on, rename or drop columns")
 		}
-		for _, f := range c.after.Schema.Fields {
+		for _, f := range after.Schema.Fields {
 			switch strings.ToLower(f.Name) {
 			case "_change_type", "_commit_version", "_commit_timestamp":
 				return invalid("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS", "W-905", "column %s is reserved for the change feed", f.Name)

@@ -12,7 +12,7 @@ var laterCommands = map[string]string{
 	"run": "a pipeline", "diff": "rows that differ between versions", "check": "what can be done with a table",
 	"explain": "every event of a key", "verify": "compare with another table", "detect": "what a source holds",
 	"fsck": "check log and files", "merge": "MERGE statements", "alter": "change a table's schema or properties",
-	"restore": "go back to a version", "clone": "copy a table",
+	"clone":   "copy a table",
 	"convert": "Parquet to Delta", "rewind": "go back with state and positions", "refresh": "start a flow anew",
 	"reset": "forget positions", "quarantine": "list, show and replay poison",
 }

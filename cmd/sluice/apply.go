@@ -31,6 +31,7 @@ type applyFlags struct {
 	changeFeed, deletionVectors  onOff
 	quarantine, state            string
 	onPoison                     oneOf
+	snapshotFlags
 }
 
 const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.jsonl
@@ -49,7 +50,13 @@ const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.js
   echo 'create streaming table staff; apply changes into staff from stream(people) keys (id)' > staff.sql
   echo 'sequence by ts apply as delete when op = "D" columns * except (op, ts)' >> staff.sql
   sluice apply -f staff.sql --source people=people.jsonl --dry-run
-  sluice apply -f staff.sql --source people=people.jsonl`
+  sluice apply -f staff.sql --source people=people.jsonl
+
+  # Whole exports, one folder a day, oldest first: what is missing from one was deleted
+  mkdir -p exports/2024-05-01 exports/2024-05-02
+  echo '{"id":1,"name":"Ada"}' > exports/2024-05-01/people.jsonl
+  echo '{"id":1,"name":"Ada L."}' > exports/2024-05-02/people.jsonl
+  sluice apply --into daily --from exports --snapshot --snapshot-version '{version}' --keys id`
 
 func newApplyCommand(a *app) *cobra.Command {
 	var f applyFlags
@@ -98,6 +105,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	p.BoolVar(&f.acceptRows, "accept-rows", false, "go on after TARGET_REWOUND with the rows as they are")
 	p.Var(&f.option, "option", "source or format option; may be repeated")
 	p.BoolVar(&f.dryRun, "dry-run", false, "read and decide everything, write nothing")
+	f.snapshotFlags.register(p)
 	st.register(p)
 	return c
 }
@@ -127,10 +135,11 @@ func (f *applyFlags) check() error {
 		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" {
 			return notYet("source " + scheme + "://")
 		}
-		if isTable(src) {
+		if isTable(src) && !f.snapshot {
 			return notYet("a Delta table as source (" + src + ")")
 		}
 	}
+	problems = append(problems, f.snapshotFlags.problems(f)...)
 	if len(problems) > 0 {
 		return usage("INVALID_FLAG", "apply: %s", strings.Join(problems, "; "))
 	}
@@ -183,6 +192,9 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	targets, err := a.targets(f.into, f.table)
 	if err != nil {
 		return err
+	}
+	if f.snapshot {
+		return a.applySnapshots(ctx, f, targets, columns)
 	}
 	in, err := a.openInput(ctx, f, columns)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -71,6 +72,7 @@ type attempt struct {
 
 	shape    *shape
 	def      flowDef
+	expect   []expectation
 	fold     *fold
 	groups   []merge.Group
 	decision *decision
@@ -155,11 +157,15 @@ func (a *attempt) decide(ctx context.Context) error {
 			}
 		}
 	}
-	j := joiner{fields: len(a.shape.fields), covers: a.covers()}
+	j := joiner{fields: len(a.shape.fields), covers: a.covers(), byField: plans[0].mode != modeWhole}
 	var err error
+	if a.shape.frame != nil {
+		return a.decideHistory(ctx, j, events, span)
+	}
 	if a.fold, err = newFold(j, a.shape, t.state, events); err != nil {
 		return err
 	}
+	a.fold.expect, a.fold.judged = a.expect, map[string]ExpectationCount{}
 	if a.groups, err = a.find(ctx, span); err != nil {
 		return err
 	}
@@ -168,6 +174,22 @@ func (a *attempt) decide(ctx context.Context) error {
 	}
 	a.fold.run()
 	a.decision, err = a.fold.decide(a.shape, a.groups, t.run.o.Clock().UnixMicro())
+	return err
+}
+
+// decideHistory is decide for a target that keeps history.
+func (a *attempt) decideHistory(ctx context.Context, j joiner, events []incoming, span *merge.Range) (err error) {
+	if a.fold, err = newHistoryFold(j, a.shape, a.t.state, events); err != nil {
+		return err
+	}
+	a.fold.expect, a.fold.judged = a.expect, map[string]ExpectationCount{}
+	if a.groups, err = a.find(ctx, span); err != nil {
+		return err
+	}
+	if err := a.fold.readHistory(a.groups); err != nil {
+		return err
+	}
+	a.decision, err = a.fold.runHistory(a.groups, a.t.run.o.Clock().UnixMicro())
 	return err
 }
 
@@ -183,10 +205,21 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 			return err
 		}
 	}
-	if a.shape, err = newShape(table, plans, rescued, t.run.zone()); err != nil {
+	split := t.splitColumns(plans)
+	if a.shape, err = newShape(table, plans, split, rescued, t.run.zone()); err != nil {
+		return err
+	}
+	if err := a.shape.checkAbsent(plans); err != nil {
+		return err
+	}
+	if a.expect, err = t.run.flow.bindExpectations(a.shape.schema, t.run.zone()); err != nil {
 		return err
 	}
 	a.def = plans[0].def(t.flow, a.shape.schema)
+	a.def.Split = slices.Sorted(maps.Keys(split))
+	if err := a.track(plans); err != nil {
+		return err
+	}
 	if t.snap == nil {
 		return nil
 	}
@@ -194,6 +227,25 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 		return err
 	}
 	return a.checkHidden()
+}
+
+// splitColumns are the lower names of struct columns whose leaves are fields: those
+// whose nulls a flow ignores, or once ignored.
+func (t *target) splitColumns(plans []*plan) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range t.state.flows {
+		for _, c := range d.Split {
+			out[c] = true
+		}
+	}
+	for _, p := range plans {
+		for i := range p.covered {
+			if c := p.source.Fields[i]; isStruct(c.Type) {
+				out[strings.ToLower(c.Name)] = true
+			}
+		}
+	}
+	return out
 }
 
 // covers tells, once per epoch, whether it has every field of the shape.
@@ -204,9 +256,8 @@ func (a *attempt) covers() func(int32) bool {
 		if !ok {
 			names := a.t.state.epochs[epoch]
 			c = names != nil
-			for _, n := range a.shape.physical {
-				_, has := slices.BinarySearch(names, n)
-				c = c && has
+			for f := range a.shape.fields {
+				c = c && inEpoch(names, a.shape.fields[f].name)
 			}
 			seen[epoch] = c
 		}
@@ -265,11 +316,23 @@ func olderThan(b arrow.RecordBatch, s []byte) ([]int, error) {
 	return out, nil
 }
 
+func (r *TargetResult) addExpectations(judged map[string]ExpectationCount) {
+	for name, c := range judged {
+		if r.Expectations == nil {
+			r.Expectations = map[string]ExpectationCount{}
+		}
+		sum := r.Expectations[name]
+		sum.add(c)
+		r.Expectations[name] = sum
+	}
+}
+
 // account adds a batch that is done to the result.
 func (a *attempt) account() {
 	r := &a.t.result
 	if a.fold != nil {
 		r.Events.add(a.fold.counts)
+		r.addExpectations(a.fold.judged)
 	}
 	for _, p := range a.poison {
 		r.Events.Read++

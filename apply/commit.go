@@ -28,7 +28,8 @@ type proposal struct {
 	began     time.Time
 	staged    *staged
 	facts     []stateRow
-	folded    []string // keys whose version entries are void from this commit on
+	folded    []string                // keys whose version entries are void from this commit on
+	hidden    map[string][]hiddenFact // what the keys of the batch need of hidden events
 	positions []event.Position
 	def       *flowDef // nil: positions only
 	once      bool
@@ -49,7 +50,7 @@ type proposal struct {
 
 // commit stages files, writes the state and commits the target.
 func (a *attempt) commit(ctx context.Context) (done bool, err error) {
-	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts, a.in.facts), folded: a.decision.folded, positions: a.positions,
+	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts, a.in.facts), folded: a.decision.folded, hidden: a.decision.hidden, positions: a.positions,
 		def: &a.def, truncate: a.decision.truncate, snapshot: a.in.snapshot, keys: a.fold.index, operation: "AUTO CDC"}
 	if p.config, err = a.t.tableChange(a.shape); err != nil {
 		return false, err
@@ -153,6 +154,11 @@ func (p *proposal) writeState(ctx context.Context) error {
 	for _, key := range p.folded {
 		delete(next.entries, key)
 	}
+	for key, list := range p.hidden {
+		if next.hidden[key] = list; len(list) == 0 {
+			delete(next.hidden, key)
+		}
+	}
 	version, files, err := t.states.write(ctx, p.baseF, next, p.facts, now)
 	if err != nil {
 		return err
@@ -188,7 +194,7 @@ func (p *proposal) discard(ctx context.Context) error {
 func (a *attempt) metrics(s *staged) map[string]string {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	r, c := a.decision.rows, a.fold.counts
-	return map[string]string{
+	out := map[string]string{
 		"numTargetRowsInserted": n(r.Inserted), "numTargetRowsUpdated": n(r.Updated), "numTargetRowsDeleted": n(r.Deleted),
 		"num_upserted_rows": n(r.Inserted + r.Updated), "num_deleted_rows": n(r.Deleted),
 		"num_events_read": n(c.Read), "num_events_applied": n(c.Applied), "num_events_stale": n(c.Stale),
@@ -196,6 +202,10 @@ func (a *attempt) metrics(s *staged) map[string]string {
 		"numTargetFilesAdded": n(int64(len(s.adds))), "numTargetFilesRemoved": n(int64(len(s.removes))),
 		"numTargetChangeFilesAdded": n(int64(len(s.cdc))),
 	}
+	for name, x := range a.fold.judged {
+		out["expectation."+name+".passed"], out["expectation."+name+".failed"], out["expectation."+name+".dropped"] = n(x.Passed), n(x.Failed), n(x.Dropped)
+	}
+	return out
 }
 
 // settle commits positions that no other commit took along (apply-state 2.5).

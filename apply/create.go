@@ -248,7 +248,7 @@ func (a *attempt) checkUnique(ctx context.Context, files []*deltalog.Add) error 
 	}
 	seen := map[string]string{}
 	for _, f := range files {
-		for key, err := range merge.EachKey(ctx, t.store, t.layout, datafile.SourceOf(f), a.shape.keyNames(), datafile.ReadOptions{}) {
+		for key, err := range merge.EachKey(ctx, t.store, t.layout, datafile.SourceOf(f), a.shape.identityNames(), datafile.ReadOptions{}) {
 			if err != nil {
 				return err
 			}

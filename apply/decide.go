@@ -19,6 +19,8 @@ type decision struct {
 	rows   Rows
 	// truncate is the new truncate sequence; nil: none.
 	truncate []byte
+	// hidden are the hidden events that the keys of the batch need from now on.
+	hidden map[string][]hiddenFact
 }
 
 // fileChange is what happens to the matched rows of one file: indices into the
@@ -62,26 +64,43 @@ func (f *fold) start(s *shape, groups []merge.Group) error {
 			k.start(register{d: d}, nil)
 		}
 	}
+	if len(f.state.hidden) > 0 {
+		return f.readDropped()
+	}
 	return nil
 }
 
 // decide compares before and after.
 func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, error) {
-	d := &decision{files: make([]fileChange, len(groups)), truncate: f.truncate}
-	for _, k := range f.keys {
+	d := &decision{files: make([]fileChange, len(groups)), truncate: f.truncate, hidden: map[string][]hiddenFact{}}
+	hides, err := f.judgeKeys()
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range f.keys {
 		before, after := &k.before, &k.reg
+		hidden := hides != nil && hides[i]
 		switch {
-		case !before.live && !after.live:
+		case !after.live || hidden:
+			if k.row != nil {
+				fc := &d.files[k.row.match]
+				fc.deletes = append(fc.deletes, k.row.row)
+				d.rows.Deleted++
+				d.fold(f, k)
+			}
 			f.tombstone(d, k, now)
-		case !before.live:
+			if !hidden {
+				break
+			}
+			facts, err := f.droppedFacts(after, now)
+			if err != nil {
+				return nil, err
+			}
+			f.keep(d, k, facts)
+			continue
+		case k.row == nil:
 			d.inserts = append(d.inserts, after)
 			d.rows.Inserted++
-		case !after.live:
-			fc := &d.files[k.row.match]
-			fc.deletes = append(fc.deletes, k.row.row)
-			d.rows.Deleted++
-			d.fold(f, k)
-			f.tombstone(d, k, now)
 		case !f.sameRow(before, after):
 			fc := &d.files[k.row.match]
 			fc.updates = append(fc.updates, k.row.row)
@@ -91,7 +110,27 @@ func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, err
 		case !f.sameHidden(before, after):
 			f.hiddenChange(d, s, k, now)
 		}
+		if len(f.state.hidden[k.key]) > 0 {
+			f.keep(d, k, nil)
+		}
 	}
+	d.sort()
+	for _, l := range sortedLeaves(f.leaving) {
+		dep := f.leaving[l]
+		if !dep.fresh {
+			continue
+		}
+		payload, err := s.encodeImage(dep)
+		if err != nil {
+			return nil, err
+		}
+		d.facts = append(d.facts, stateRow{Kind: kindDeparted, Key: []byte(l.key), Seq: []byte(l.seq), Payload: payload, At: now})
+	}
+	return d, nil
+}
+
+// sort brings the changed rows of each file into their order.
+func (d *decision) sort() {
 	for i := range d.files {
 		fc := &d.files[i]
 		slices.Sort(fc.deletes)
@@ -106,18 +145,36 @@ func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, err
 		}
 		fc.updates, fc.after = updates, after
 	}
-	for _, l := range sortedLeaves(f.leaving) {
-		dep := f.leaving[l]
-		if !dep.fresh {
-			continue
-		}
-		payload, err := s.encodeImage(dep)
-		if err != nil {
-			return nil, err
-		}
-		d.facts = append(d.facts, stateRow{Kind: kindDeparted, Key: []byte(l.key), Seq: []byte(l.seq), Payload: payload, At: now})
+}
+
+// judgeKeys tests the rows of the keys against the expectations and tells which
+// rows DROP ROW hides; nil: there are no expectations.
+func (f *fold) judgeKeys() ([]bool, error) {
+	if len(f.expect) == 0 {
+		return nil, nil
 	}
-	return d, nil
+	var live []*register
+	var at []int
+	for i, k := range f.keys {
+		if k.reg.live {
+			live, at = append(live, &k.reg), append(at, i)
+		}
+	}
+	meets, err := f.judge(live)
+	if err != nil {
+		return nil, err
+	}
+	hides := make([]bool, len(f.keys))
+	for r, i := range at {
+		k := f.keys[i]
+		hides[i] = f.hides(meets, r)
+		if !k.before.live || !f.sameRow(&k.before, &k.reg) {
+			if err := f.tally(meets, r, k, &k.reg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return hides, nil
 }
 
 func (d *decision) fold(f *fold, k *keyed) {

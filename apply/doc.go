@@ -16,6 +16,38 @@
 //  5. Apply commits are Serializable and never blind; a lost race is checked
 //     against every winner before the next try (apply-state 3).
 //
+// How a key's history is held (SCD2, auto-cdc 2.6):
+//
+// What is known of a key is a set of events: upserts, each with the fields that
+// it authors, and deletes. Every batch reads this set off the key's rows and the
+// state, adds its own events, computes the rows anew and compares:
+//
+//	events(rows, state) + batch -> rows'            historian.run, pure
+//	rows' against rows, by identity -> edits        decision.place
+//	events that rows' do not tell -> state'         fold.untold
+//
+// A row tells, by the hidden group of its file: the upsert v (in whole-row mode
+// the last member of its run), whose authored fields are those with version v;
+// a delete at its floor d; and by its end a delete there, unless an upsert stands
+// at the end. The state holds the rest and nothing more: run members that no row
+// names (kind upsert), deletes that no row tells (kind boundary: unmatched ones,
+// and those tied with a hidden upsert), events behind rows that DROP ROW hides
+// (kind dropped). Since facts are a set whose union is harmless, one that a row came
+// to tell is void rather than wrong; the next compaction leaves it out. So a change
+// that shows nothing writes no data file, and no version entries are needed: the
+// row keeps the event that it names, newer members wait in the state.
+//
+// A late event costs what its key's history costs: the rows of the key are found
+// by its bytes and nothing else is read; with deletion vectors, or where rows of
+// the key are few a file, nothing else is written either.
+//
+// BITEMPORAL keeps every event in the state (kind event): any earlier report can
+// change past beliefs. [historian.beliefs] computes the rows from them; stored rows
+// are only compared with.
+//
+// SCD1 takes a short cut through the same function: a [register] is the join of a
+// key's events, and the row holds all of it.
+//
 // Entry points: [Run] with [Spec], [Flow] and [Options]; [Error] carries the
 // codes of auto-cdc 1.6.
 //

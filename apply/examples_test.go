@@ -319,13 +319,17 @@ func TestExamples(t *testing.T) {
 					b.source = &textSource{name: "file:" + b.flow.Name}
 				}
 				lines := strings.Split(d.Input, "\n")
-				_, err := b.run(lines...)
-				out := errorText(t, err)
+				res, err := b.run(lines...)
+				out, tail := errorText(t, err), ""
 				if err == nil {
 					all, batches = append(all, lines...), append(batches, lines)
+					for _, x := range b.flow.Expectations {
+						c := res.Expectations[x.Name]
+						tail += fmt.Sprintf("%s: passed %d, failed %d, dropped %d\n", x.Name, c.Passed, c.Failed, c.Dropped)
+					}
 				}
 				last = b.table(t)
-				return out + model.Show("table", last) + model.Show("feed", b.feed(t))
+				return out + model.Show("table", last) + model.Show("feed", b.feed(t)) + tail
 			}
 			t.Fatalf("unknown command %s", d.Cmd)
 			return ""

@@ -28,6 +28,8 @@ type fold struct {
 	// leaving are the key changes that the batch concerns.
 	leaving map[leave]*departure
 	counts  Events
+	expect  []expectation
+	judged  map[string]ExpectationCount
 }
 
 // keyed is one key of a batch.
@@ -38,14 +40,17 @@ type keyed struct {
 	row    *storedRow
 	asked  bool       // a key change asks for values below a sequence
 	events []incoming // kept only if asked
+	rows   []*storedRow
+	list   []happening // of a target with history
 }
 
 // storedRow is where a key's row is in the target.
 type storedRow struct {
-	match int    // index of the file group of the look-up
-	row   int    // row of the group's batch
-	at    ref    // its values
-	over  []byte // physical version; nil: none
+	match int      // index of the file group of the look-up
+	row   int      // row of the group's batch
+	at    ref      // its values
+	over  []byte   // physical version; nil: none
+	reg   register // of a target with history
 }
 
 type leave struct {

@@ -32,17 +32,17 @@ func (s *shape) encodeImage(d *departure) ([]byte, error) {
 	var cols []arrow.Array
 	for f, p := range d.image.parts {
 		if p.ver != nil {
-			head.Parts = append(head.Parts, fieldEntry{s.physical[f], p.ver})
+			head.Parts = append(head.Parts, fieldEntry{s.fields[f].name, p.ver})
 		}
 		if p.at.o == nil {
 			continue
 		}
-		dt := s.arrow[s.fields[f]]
+		dt := s.fields[f].typ
 		a, err := gather(dt, 1, func(int) cell { return cell{p.at.o.fields[f], p.at.row} })
 		if err != nil {
 			return nil, fmt.Errorf("keep image of a changed key: %w", err)
 		}
-		fields = append(fields, arrow.Field{Name: s.physical[f], Type: dt, Nullable: true})
+		fields = append(fields, arrow.Field{Name: s.fields[f].name, Type: dt, Nullable: true})
 		cols = append(cols, a)
 	}
 	text, err := json.Marshal(head)
@@ -86,13 +86,14 @@ func (s *shape) decodeImage(payload []byte) (register, string, error) {
 	rec.Retain()
 	o := &origin{fields: make([]arrow.Array, len(s.fields)), epoch: head.Epoch}
 	reg := register{live: head.Live, u: head.U, d: head.D, epoch: head.Epoch, at: ref{o, 0}, parts: make([]part, len(s.fields))}
-	for f, name := range s.physical {
+	for f := range s.fields {
+		name := s.fields[f].name
 		for _, p := range head.Parts {
 			if p.Name == name {
 				reg.parts[f].ver = p.V
 			}
 		}
-		if i := rec.Schema().FieldIndices(name); len(i) == 1 && arrow.TypeEqual(rec.Column(i[0]).DataType(), s.arrow[s.fields[f]]) {
+		if i := rec.Schema().FieldIndices(name); len(i) == 1 && arrow.TypeEqual(rec.Column(i[0]).DataType(), s.fields[f].typ) {
 			o.fields[f] = rec.Column(i[0])
 			reg.parts[f].at = ref{o, 0}
 		}
@@ -111,8 +112,20 @@ func (s *shape) storedImage(batch arrow.RecordBatch) (*origin, error) {
 		}
 		return batch.Column(at[0])
 	}
-	for f, i := range s.fields {
-		o.fields[f] = column(i)
+	for i, own := range s.ofColumn {
+		if len(own) == 0 {
+			continue
+		}
+		a := column(i)
+		for _, f := range own {
+			if a == nil {
+				continue
+			}
+			var err error
+			if o.fields[f], err = s.fields[f].leaf(a); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for k, i := range s.keys {
 		if o.keys[k] = column(i); o.keys[k] == nil {

@@ -22,6 +22,7 @@ type incoming struct {
 	op  event.Op // Upsert, Delete or Truncate
 	key string
 	seq []byte
+	sys []byte // system sequence of BITEMPORAL
 	at  ref
 	// other is the key on the other side of a key change: the old key of an
 	// upsert, the new key of a delete; "" for none.
@@ -59,9 +60,21 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := s.origin(p, b, keys, rescuedArray(b, n))
+	silent, err := p.silentRows(b, func(r int) bool {
+		return keep(r) && !truncates.Get(r) && !deletes.Get(r) && b.Ops[r] != event.Truncate && b.Ops[r] != event.Delete
+	})
 	if err != nil {
 		return nil, nil, err
+	}
+	o, err := s.origin(p, b, keys, rescuedArray(b, n), silent)
+	if err != nil {
+		return nil, nil, err
+	}
+	var system arrow.Array
+	if p.system != nil {
+		if system, err = p.system.Eval(b.Rows); err != nil {
+			return nil, nil, &Error{Code: codeOf(err, "EXPRESSION_FAILED"), Phase: PhaseRun, Message: "system sequence " + p.system.String(), Err: err}
+		}
 	}
 	var buf []byte
 	for r := range n {
@@ -82,6 +95,12 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 			return nil, nil, running(why, "%s: %s%s", sequenceText(why), tableText(b.Table), lineText(b, r))
 		}
 		e.seq = keycode.AppendValue(nil, seq, r)
+		if system != nil {
+			if why := badSequence(system, r); why != "" {
+				return nil, nil, running(why, "system: %s: %s%s", sequenceText(why), tableText(b.Table), lineText(b, r))
+			}
+			e.sys = keycode.AppendValue(nil, system, r)
+		}
 		if e.op != event.Truncate {
 			for i, a := range keys {
 				if a.IsNull(r) {

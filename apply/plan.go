@@ -35,27 +35,20 @@ const (
 // the engine lacks (code UNSUPPORTED_CLAUSE). Run does the same before it reads.
 func (f *Flow) Validate() error {
 	var errs []error
-	unsupported := func(set bool, clause string) {
-		if set {
-			errs = append(errs, analysis(CodeUnsupportedClause, "%s is not supported yet", clause))
-		}
-	}
 	switch strings.ToLower(f.StoredAsSCDType) {
 	case "", "1":
-	case "2", "bitemporal":
-		unsupported(true, "STORED AS "+strings.ToUpper(f.StoredAsSCDType))
+	case storedSCD2, storedBitemporal:
 	default:
 		errs = append(errs, analysis("PARSE_SYNTAX_ERROR", "stored as %q: must be 1, 2 or bitemporal", f.StoredAsSCDType))
 	}
-	unsupported(f.IgnoreNullUpdates || f.IgnoreNullUpdatesColumnList != nil || f.IgnoreNullUpdatesExceptColumnList != nil, "IGNORE NULL UPDATES")
-	unsupported(f.ColumnsToUpdate != "", "COLUMNS TO UPDATE")
-	unsupported(f.TrackHistoryColumnList != nil || f.TrackHistoryExceptColumnList != nil, "TRACK HISTORY ON")
-	unsupported(f.SystemSequenceBy != "", "SYSTEM SEQUENCE BY")
-	unsupported(len(f.Expectations) > 0, "CONSTRAINT ... EXPECT")
+	errs = append(errs, f.validateClauses()...)
+	errs = append(errs, f.validateExpectations()...)
 	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
 		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
 	}
-	for what, list := range map[string][]string{"keys": f.Keys, "columns": f.ColumnList, "except-columns": f.ExceptColumnList, "partition-by": f.PartitionBy} {
+	for what, list := range map[string][]string{"keys": f.Keys, "columns": f.ColumnList, "except-columns": f.ExceptColumnList, "partition-by": f.PartitionBy,
+		"ignore-null-updates": slices.Concat(f.IgnoreNullUpdatesColumnList, f.IgnoreNullUpdatesExceptColumnList),
+		"track-history":       slices.Concat(f.TrackHistoryColumnList, f.TrackHistoryExceptColumnList)} {
 		seen := map[string]bool{}
 		for _, c := range list {
 			if c == "" {
@@ -68,7 +61,7 @@ func (f *Flow) Validate() error {
 			}
 		}
 	}
-	for _, e := range []struct{ what, text string }{{"sequence-by", f.SequenceBy}, {"apply-as-deletes", f.ApplyAsDeletes}, {"apply-as-truncates", f.ApplyAsTruncates}} {
+	for _, e := range []struct{ what, text string }{{"sequence-by", f.SequenceBy}, {"apply-as-deletes", f.ApplyAsDeletes}, {"apply-as-truncates", f.ApplyAsTruncates}, {"system-sequence-by", f.SystemSequenceBy}} {
 		if e.text == "" {
 			continue
 		}
@@ -95,14 +88,6 @@ func (f *Flow) Validate() error {
 	default:
 		errs = append(errs, analysis("INVALID_OPTION", "on-poison %q: must be quarantine or fail", f.OnPoison))
 	}
-	for what, text := range map[string]string{"sequence-by": f.SequenceBy, "apply-as-deletes": f.ApplyAsDeletes, "apply-as-truncates": f.ApplyAsTruncates} {
-		if text == "" {
-			continue
-		}
-		if _, err := expr.Parse(text); err != nil {
-			errs = append(errs, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: what, Err: err})
-		}
-	}
 	switch len(errs) {
 	case 0:
 		return nil
@@ -125,11 +110,21 @@ type plan struct {
 	sequence *expr.Bound // nil: the format's position
 	deletes  *expr.Bound // nil: none
 	truncate *expr.Bound
+
+	storedAs   string
+	mode       string
+	absent     []absent
+	covered    map[int]bool // source columns whose nulls are ignored
+	lists      int          // source column of COLUMNS TO UPDATE, -1: none
+	tracked    map[int]bool // of the selected columns that are no key
+	tracksList bool         // the tracked columns are listed one by one
+	system     *expr.Bound  // nil: not bitemporal
+	systemType schema.Type
 }
 
 // planFor binds the flow to the schema of a batch; every error is of phase A.
 func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
-	p := &plan{source: b.Columns}
+	p := &plan{source: b.Columns, lists: -1}
 	if err := f.selectColumns(p); err != nil {
 		return nil, err
 	}
@@ -137,6 +132,9 @@ func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
 		return nil, err
 	}
 	if err := f.bindSequence(p, b, zone); err != nil {
+		return nil, err
+	}
+	if err := f.bindClauses(p, zone); err != nil {
 		return nil, err
 	}
 	var err error
@@ -169,12 +167,17 @@ func (f *Flow) selectColumns(p *plan) error {
 	if err != nil {
 		return err
 	}
+	if f.ColumnsToUpdate != "" {
+		if p.lists = p.source.Index(f.ColumnsToUpdate); p.lists < 0 {
+			return analysis(CodeColumnsNotFound, "column %q of COLUMNS TO UPDATE is not in the source (%s)", f.ColumnsToUpdate, strings.Join(p.source.Names(), ", "))
+		}
+	}
 	lower := map[string]string{}
 	for i, c := range p.source.Fields {
 		if strings.HasPrefix(strings.ToLower(c.Name), hiddenGroup) {
 			return analysis(CodeReservedPrefix, "source column %q starts with the reserved prefix %s", c.Name, hiddenGroup)
 		}
-		if len(only) > 0 && !only[i] || except[i] {
+		if len(only) > 0 && !only[i] || except[i] || i == p.lists {
 			continue
 		}
 		if other, dup := lower[strings.ToLower(c.Name)]; dup {
@@ -272,7 +275,10 @@ func bind(what, text string, s *schema.Struct, zone expr.Options) (*expr.Bound, 
 // def is what the flow fixes at its first commit.
 // Key types are the target's where it can hold every key of the source.
 func (p *plan) def(name string, table *schema.Struct) flowDef {
-	d := flowDef{Name: name, Sequence: typeName(p.seqType), StoredAs: "1"}
+	d := flowDef{Name: name, Sequence: typeName(p.seqType), StoredAs: p.storedAs, Mode: p.mode}
+	if p.systemType != nil {
+		d.System = typeName(p.systemType)
+	}
 	for _, k := range p.keys {
 		c := p.source.Fields[k]
 		t := c.Type
@@ -303,8 +309,20 @@ func checkDef(have, want flowDef) error {
 		return stored(CodeKeySchemaDrift, "the target's keys are %s, the flow's are %s", keyText(have.Keys), keyText(want.Keys))
 	case have.Sequence != want.Sequence:
 		return stored(CodeSequencingTypeDrift, "the target's sequence has type %s, the flow's has %s", have.Sequence, want.Sequence)
+	case have.System != want.System:
+		return stored(CodeSequencingTypeDrift, "the target's system sequence has type %s, the flow's has %s", have.System, want.System)
+	case have.Name != want.Name && have.Mode != want.Mode:
+		return stored(CodeFlowConflict, "flow %s of the target is in mode %q, flow %s in mode %q; the flows of a target agree on IGNORE NULL UPDATES and COLUMNS TO UPDATE",
+			have.Name, modeText(have.Mode), want.Name, modeText(want.Mode))
 	}
 	return nil
+}
+
+func modeText(mode string) string {
+	if mode == modeWhole {
+		return "whole-row"
+	}
+	return mode
 }
 
 // checkKeys compares the keys that a flow names with those of the state before

@@ -29,6 +29,7 @@ type register struct {
 	epoch int32  // schema epoch of the event that authored u
 	parts []part
 	d     []byte // memcomparable; nil: no delete known
+	span  *span  // of a row with history; nil in SCD1
 }
 
 // part is the version and value of one field; at.o == nil is NULL.
@@ -84,6 +85,8 @@ const (
 // joiner joins events into registers; it holds what all keys share.
 type joiner struct {
 	fields int
+	// byField: ties are settled field by field (field mode), not row by row.
+	byField bool
 	// covers tells whether a schema epoch has every field.
 	covers    func(epoch int32) bool
 	conflicts int64 // num_sequence_conflicts
@@ -140,7 +143,7 @@ func (j *joiner) upsert(k *register, s []byte, r ref) outcome {
 
 // tie joins an upsert at the register's own u (auto-cdc 2.4 rules 1 and 4).
 func (j *joiner) tie(k *register, s []byte, r ref) outcome {
-	if r.o.whole && j.covers(k.epoch) {
+	if !j.byField && r.o.whole && j.covers(k.epoch) {
 		return j.tieTuples(k, s, r)
 	}
 	old := j.dense(k)

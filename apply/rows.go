@@ -122,12 +122,13 @@ func (s *shape) registerOf(st *state, hidden entry, key string, at ref) register
 func (s *shape) versions(st *state, e entry) [][]byte {
 	out := make([][]byte, len(s.fields))
 	names := st.epochs[e.Epoch]
-	for f, n := range s.physical {
-		if _, ok := slices.BinarySearch(names, n); ok {
+	for f := range s.fields {
+		n := s.fields[f].name
+		if inEpoch(names, n) {
 			out[f] = e.V
 		}
 		for _, fe := range e.Fields {
-			if fe.Name == n {
+			if concerns(fe.Name, n) {
 				out[f] = fe.V
 			}
 		}
@@ -143,9 +144,10 @@ func (s *shape) hiddenFor(st *state, r *register) entry {
 		e.V = nil
 	}
 	names := st.epochs[r.epoch]
-	for f, n := range s.physical {
+	for f := range s.fields {
+		n := s.fields[f].name
 		var byEpoch []byte
-		if _, ok := slices.BinarySearch(names, n); ok {
+		if inEpoch(names, n) {
 			byEpoch = e.V
 		}
 		if v := r.version(f); !bytes.Equal(v, byEpoch) {
@@ -192,24 +194,8 @@ func (f *fold) sameRow(a, b *register) bool {
 // build makes rows of the target, hidden group included, from registers.
 func (s *shape) build(st *state, sch *arrow.Schema, regs []*register) (arrow.RecordBatch, error) {
 	cols := make([]arrow.Array, 0, len(s.schema.Fields)+1)
-	field := make([]int, len(s.schema.Fields)) // schema column -> field, or -1-key
-	for f, i := range s.fields {
-		field[i] = f
-	}
-	for k, i := range s.keys {
-		field[i] = -1 - k
-	}
 	for i := range s.schema.Fields {
-		a, err := gather(s.arrow[i], len(regs), func(r int) cell {
-			if k := -1 - field[i]; k >= 0 {
-				return cell{regs[r].at.o.keys[k], regs[r].at.row}
-			}
-			at := regs[r].fieldAt(field[i])
-			if at.o == nil || at.o.fields[field[i]] == nil {
-				return cell{}
-			}
-			return cell{at.o.fields[field[i]], at.row}
-		})
+		a, err := s.buildColumn(i, regs)
 		if err != nil {
 			return nil, fmt.Errorf("build rows: column %s: %w", s.schema.Fields[i].Name, err)
 		}
@@ -220,6 +206,42 @@ func (s *shape) build(st *state, sch *arrow.Schema, regs []*register) (arrow.Rec
 		return nil, err
 	}
 	return array.NewRecordBatch(sch, append(cols, group), int64(len(regs))), nil
+}
+
+// buildColumn is a key or data column of rows.
+func (s *shape) buildColumn(i int, regs []*register) (arrow.Array, error) {
+	if k := slices.Index(s.keys, i); k >= 0 {
+		return gather(s.arrow[i], len(regs), func(r int) cell { return cell{regs[r].at.o.keys[k], regs[r].at.row} })
+	}
+	if f := slices.Index(s.frame, i); f >= 0 {
+		return s.buildFrame(i, f, regs)
+	}
+	return s.column(i, len(regs), func(f, r int) cell {
+		at := regs[r].fieldAt(f)
+		if at.o == nil || at.o.fields[f] == nil {
+			return cell{}
+		}
+		return cell{at.o.fields[f], at.row}
+	})
+}
+
+// buildFrame is framework column f of rows.
+func (s *shape) buildFrame(i, f int, regs []*register) (arrow.Array, error) {
+	b := array.NewBuilder(memory.DefaultAllocator, s.arrow[i])
+	defer b.Release()
+	code := s.code
+	if f >= 2 {
+		code = s.system
+	}
+	for _, r := range regs {
+		at := [4][]byte{r.span.start, r.span.end, r.span.sysStart, r.span.sysEnd}[f]
+		if at == nil {
+			b.AppendNull()
+		} else if _, err := code.Decode(at, []array.Builder{b}); err != nil {
+			return nil, err
+		}
+	}
+	return b.NewArray(), nil
 }
 
 func (s *shape) buildHidden(st *state, regs []*register) (arrow.Array, error) {

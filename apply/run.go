@@ -393,6 +393,7 @@ func (r *run) sum() {
 	r.result.Flow = r.name
 	r.result.Target = strings.TrimSuffix(r.spec.Target.Name, "/")
 	r.result.Targets = nil
+	all := TargetResult{}
 	r.result.Batches, r.result.Events, r.result.Rows, r.result.Files, r.result.Bytes = 0, Events{}, Rows{}, Files{}, Bytes{}
 	r.result.Snapshots = 0
 	for _, t := range r.order {
@@ -409,12 +410,14 @@ func (r *run) sum() {
 		r.result.Bytes.Written += x.Bytes.Written
 		r.result.Snapshots += x.Snapshots
 		x.Parked = t.parked
+		all.addExpectations(x.Expectations)
 		if r.spec.Target.Route != nil {
 			r.result.Targets = append(r.result.Targets, x)
 		} else {
 			r.result.Version = x.Version
 		}
 	}
+	r.result.Expectations = all.Expectations
 }
 
 func (e *Events) add(x Events) {
@@ -425,6 +428,7 @@ func (e *Events) add(x Events) {
 	e.Poison += x.Poison
 	e.PoisonDeletes += x.PoisonDeletes
 	e.SequenceConflicts += x.SequenceConflicts
+	e.LateSystem += x.LateSystem
 }
 
 // tell reports progress: after batches, else about once a second.

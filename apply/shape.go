@@ -19,17 +19,25 @@ import (
 // the columns that the batch brings along.
 //
 // What any shape guarantees: keys are in the order of the flow's definition
-// (sorted by source name), fields are all other columns in table order, and
-// seqType is the stored sequence type.
+// (sorted by source name), fields are those of all other columns in table order,
+// and seqType is the stored sequence type.
 type shape struct {
 	schema   *schema.Struct
-	keys     []int    // in schema
-	fields   []int    // in schema
-	physical []string // of fields
+	keys     []int // in schema
+	fields   []field
+	ofColumn [][]int // fields of each column
 	arrow    []arrow.DataType
-	seqType  schema.Type
-	code     *keycode.Encoder // of sequences
-	grown    bool             // schema has columns that the table does not have yet
+	split    map[string]bool // lower names of struct columns whose leaves are fields
+	// frame are the framework columns of a target with history, in schema: start, end,
+	// and for BITEMPORAL system start and end. Nil in SCD1.
+	frame      []int
+	storedAs   string
+	systemType schema.Type
+	system     *keycode.Encoder
+	tracked    []bool // of fields
+	seqType    schema.Type
+	code       *keycode.Encoder // of sequences
+	grown      bool             // schema has columns that the table does not have yet
 	// convert are the columns of a plan's source that come in a narrower type.
 	convert map[*plan]map[int]*conversion
 	// later are columns of a plan's source whose type is not known yet; they join
@@ -39,10 +47,16 @@ type shape struct {
 
 // newShape grows the table's schema (nil: a table to be created) by the columns
 // that the plans select. A changed type is CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE.
-func newShape(table *schema.Struct, plans []*plan, rescued bool, zone expr.Options) (*shape, error) {
-	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType), convert: map[*plan]map[int]*conversion{}, later: map[*plan][]string{}}
+func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescued bool, zone expr.Options) (*shape, error) {
+	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType), convert: map[*plan]map[int]*conversion{}, later: map[*plan][]string{}, split: split}
+	s.storedAs = plans[0].storedAs
+	if plans[0].systemType != nil {
+		s.systemType = nullable(plans[0].systemType)
+	}
+	var frame []schema.Field
 	if table != nil {
 		s.schema.Fields = slices.Clone(table.Fields)
+		frame = s.cutFrame()
 	}
 	for _, p := range plans {
 		for _, i := range p.selected {
@@ -77,6 +91,9 @@ func newShape(table *schema.Struct, plans []*plan, rescued bool, zone expr.Optio
 				return nil, stored(code, "column %q has type %s in the target and %s in the source; a full refresh is needed to change it", c.Name, have, c.Type)
 			}
 		}
+		if p.systemType != nil && typeName(p.systemType) != typeName(s.systemType) {
+			return nil, stored(CodeSequencingTypeDrift, "the system sequence has type %s and then %s", typeName(s.systemType), typeName(p.systemType))
+		}
 		if typeName(p.seqType) != typeName(s.seqType) {
 			return nil, stored(CodeSequencingTypeDrift, "the sequence has type %s and then %s", typeName(s.seqType), typeName(p.seqType))
 		}
@@ -84,6 +101,9 @@ func newShape(table *schema.Struct, plans []*plan, rescued bool, zone expr.Optio
 	if rescued && s.schema.Index(rescuedColumn) < 0 {
 		s.schema.Fields = append(s.schema.Fields, schema.Field{Name: rescuedColumn, Type: schema.String, Nullable: true})
 		s.grown = true
+	}
+	if err := s.addFrame(frame); err != nil {
+		return nil, err
 	}
 	for _, k := range plans[0].keys {
 		s.keys = append(s.keys, s.schema.Index(plans[0].source.Fields[k].Name))
@@ -93,7 +113,7 @@ func newShape(table *schema.Struct, plans []*plan, rescued bool, zone expr.Optio
 
 // finish derives fields and Arrow types from schema and keys.
 func (s *shape) finish() error {
-	s.fields, s.physical, s.arrow = nil, nil, nil
+	s.fields, s.arrow, s.ofColumn = nil, nil, make([][]int, len(s.schema.Fields))
 	for i, f := range s.schema.Fields {
 		if strings.HasPrefix(strings.ToLower(f.Name), hiddenGroup) {
 			return stored(CodeReservedTargetColumn, "target column %q uses the reserved prefix %s; rename or drop it", f.Name, hiddenGroup)
@@ -103,9 +123,12 @@ func (s *shape) finish() error {
 			return stored(CodeInvalidTarget, "column %q: %v", f.Name, err)
 		}
 		s.arrow = append(s.arrow, t)
-		if !slices.Contains(s.keys, i) {
-			s.fields = append(s.fields, i)
-			s.physical = append(s.physical, schema.PhysicalName(f))
+		if slices.Contains(s.keys, i) || slices.Contains(s.frame, i) {
+			continue
+		}
+		for _, x := range fieldsOf(i, f, t, s.split[strings.ToLower(f.Name)]) {
+			s.ofColumn[i] = append(s.ofColumn[i], len(s.fields))
+			s.fields = append(s.fields, x)
 		}
 	}
 	t, err := schema.ArrowType(s.seqType)
@@ -115,7 +138,77 @@ func (s *shape) finish() error {
 	if s.code, err = keycode.NewEncoder([]arrow.DataType{t}); err != nil {
 		return analysis(CodeSequenceNotOrderable, "sequence: %v", err)
 	}
+	if s.systemType == nil {
+		return nil
+	}
+	if t, err = schema.ArrowType(s.systemType); err != nil {
+		return stored(CodeSequenceNotOrderable, "system sequence: %v", err)
+	}
+	if s.system, err = keycode.NewEncoder([]arrow.DataType{t}); err != nil {
+		return analysis(CodeSequenceNotOrderable, "system sequence: %v", err)
+	}
 	return nil
+}
+
+// cutFrame takes the framework columns off the end of a table's columns, so that
+// columns that join come before them (auto-cdc 1.4). A table whose own order is
+// another keeps it.
+func (s *shape) cutFrame() []schema.Field {
+	names := frameNames(s.storedAs)
+	n := len(s.schema.Fields) - len(names)
+	if n < 0 {
+		return nil
+	}
+	for i, want := range names {
+		if !strings.EqualFold(s.schema.Fields[n+i].Name, want) {
+			return nil
+		}
+	}
+	cut := slices.Clone(s.schema.Fields[n:])
+	s.schema.Fields = s.schema.Fields[:n]
+	return cut
+}
+
+// addFrame finds or adds the framework columns and holds them to the types of
+// their sequences.
+func (s *shape) addFrame(cut []schema.Field) error {
+	s.schema.Fields = append(s.schema.Fields, cut...)
+	s.frame = nil
+	for i, name := range frameNames(s.storedAs) {
+		t := s.seqType
+		if i >= 2 {
+			t = s.systemType
+		}
+		at := s.schema.Index(name)
+		if at < 0 {
+			at, s.grown = len(s.schema.Fields), true
+			s.schema.Fields = append(s.schema.Fields, schema.Field{Name: name, Type: t, Nullable: true})
+		}
+		if have := s.schema.Fields[at].Type; !schema.EqualIgnoringNullability(plainType(have), plainType(t)) {
+			return stored(CodeSequencingTypeDrift, "column %s of the target has type %s, the sequence has type %s", name, have, typeName(t))
+		}
+		s.frame = append(s.frame, at)
+	}
+	return nil
+}
+
+// identityNames are the target's names of the columns that tell its rows apart
+// (auto-cdc 2.10).
+func (s *shape) identityNames() []string {
+	out := s.keyNames()
+	for i := 0; i < len(s.frame); i += 2 {
+		out = append(out, s.schema.Fields[s.frame[i]].Name)
+	}
+	return out
+}
+
+// statsNames are the columns that always get statistics.
+func (s *shape) statsNames() []string {
+	out := s.keyNames()
+	for _, i := range s.frame {
+		out = append(out, s.schema.Fields[i].Name)
+	}
+	return out
 }
 
 // keyNames are the target's names of the key columns.
@@ -157,8 +250,9 @@ func plainType(t schema.Type) schema.Type {
 	return t
 }
 
-// origin aligns a batch with the shape; keys are normalised already.
-func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arrow.Array) (*origin, error) {
+// origin aligns a batch with the shape; keys are normalised already. silent are, per
+// source column, the rows whose event does not list it (nil: none).
+func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arrow.Array, silent []event.Bits) (*origin, error) {
 	o := &origin{
 		fields: make([]arrow.Array, len(s.fields)), unauth: make([]event.Bits, len(s.fields)),
 		unavail: make([]event.Bits, len(s.fields)), keys: keys, whole: true,
@@ -167,7 +261,10 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 	for _, i := range p.selected {
 		at[s.schema.Index(p.source.Fields[i].Name)] = i
 	}
-	for f, col := range s.fields {
+	for col, own := range s.ofColumn {
+		if len(own) == 0 {
+			continue
+		}
 		i, ok := at[col]
 		switch {
 		case ok:
@@ -175,15 +272,25 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 			if err != nil {
 				return nil, err
 			}
-			o.fields[f] = a
-			if b.Unauthored != nil {
-				o.unauth[f] = b.Unauthored[i]
-			}
-			if b.Unavailable != nil {
-				o.unavail[f] = b.Unavailable[i]
+			for _, f := range own {
+				if o.fields[f], err = s.fields[f].leaf(a); err != nil {
+					return nil, err
+				}
+				if b.Unauthored != nil {
+					o.unauth[f] = b.Unauthored[i]
+				}
+				if silent != nil {
+					o.unauth[f] = either(o.unauth[f], silent[i])
+				}
+				if p.covered[i] {
+					o.unauth[f] = either(o.unauth[f], nulls(o.fields[f]))
+				}
+				if b.Unavailable != nil {
+					o.unavail[f] = b.Unavailable[i]
+				}
 			}
 		case s.schema.Fields[col].Name == rescuedColumn:
-			o.fields[f] = rescued
+			o.fields[own[0]] = rescued
 		default:
 			o.whole = false
 		}
@@ -191,12 +298,42 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 	return o, nil
 }
 
+// either is the union of two bitmaps, which stay as they are.
+func either(a, b event.Bits) event.Bits {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	out := make(event.Bits, max(len(a), len(b)))
+	copy(out, a)
+	for i, w := range b {
+		out[i] |= w
+	}
+	return out
+}
+
+// nulls are the rows in which an array is null.
+func nulls(a arrow.Array) event.Bits {
+	if a.NullN() == 0 {
+		return nil
+	}
+	out := make(event.Bits, (a.Len()+63)/64)
+	for r := range a.Len() {
+		if a.IsNull(r) {
+			out[r>>6] |= 1 << (r & 63)
+		}
+	}
+	return out
+}
+
 // authored are the physical names of the fields that an origin's schema has.
 func (s *shape) authored(p *plan, o *origin) []string {
 	out := slices.Clone(s.later[p])
 	for f, a := range o.fields {
 		if a != nil {
-			out = append(out, s.physical[f])
+			out = append(out, s.fields[f].name)
 		}
 	}
 	return out

@@ -71,11 +71,9 @@ type Flow struct {
 	// ColumnList or ExceptColumnList select what lands in the target.
 	ColumnList       []string
 	ExceptColumnList []string
-	// StoredAsSCDType is "", "1", "2" or "bitemporal"; only SCD1 is implemented,
-	// others are refused with UNSUPPORTED_CLAUSE.
+	// StoredAsSCDType is "" or "1", "2" or "bitemporal".
 	StoredAsSCDType string
-	// What follows, to SnapshotVersion, is refused with UNSUPPORTED_CLAUSE when
-	// set. At most one of the three ignore-null options and one of the two lists of
+	// At most one of the three ignore-null options and one of the two lists of
 	// tracked columns is given; a list is given if it is not nil.
 	IgnoreNullUpdates                 bool
 	IgnoreNullUpdatesColumnList       []string
@@ -163,6 +161,9 @@ type Events struct {
 	PoisonDeletes int64 `json:"poison_deletes,omitempty"`
 	// SequenceConflicts: different content at one key and sequence (auto-cdc 2.4).
 	SequenceConflicts int64 `json:"num_sequence_conflicts,omitempty"`
+	// LateSystem: events whose system sequence is older than one known of their key
+	// (BITEMPORAL); they change what was believed in the past.
+	LateSystem int64 `json:"num_late_system_sequence,omitempty"`
 }
 
 // Rows counts rows of the change feed: postimages count as updated.
@@ -197,6 +198,8 @@ type TargetResult struct {
 	Bytes   Bytes  `json:"bytes"`
 	// Snapshots is how many snapshots were applied.
 	Snapshots int64 `json:"snapshots,omitempty"`
+	// Expectations counts by name; nil without any.
+	Expectations map[string]ExpectationCount `json:"expectations,omitempty"`
 	// Parked is why this target stopped while others went on; nil if it did not.
 	Parked *Error `json:"parked,omitempty"`
 }
@@ -214,7 +217,8 @@ type Result struct {
 	Bytes   Bytes   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 	// Snapshots is how many snapshots were applied.
-	Snapshots int64          `json:"snapshots,omitempty"`
-	Targets   []TargetResult `json:"targets,omitempty"`
-	Warnings  []string       `json:"warnings,omitempty"`
+	Snapshots    int64                       `json:"snapshots,omitempty"`
+	Expectations map[string]ExpectationCount `json:"expectations,omitempty"`
+	Targets      []TargetResult              `json:"targets,omitempty"`
+	Warnings     []string                    `json:"warnings,omitempty"`
 }

@@ -33,7 +33,7 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 	t, sh := a.t, a.shape
 	opts := delta.StageOptions{
 		NewTagger: func() datafile.Tagger { return &rowsTagger{id: t.snap.Metadata.ID} },
-		Footer:    map[string]string{propFormat: fmt.Sprint(formatNumber)}, StatsColumns: sh.keyNames(),
+		Footer:    map[string]string{propFormat: fmt.Sprint(formatNumber)}, StatsColumns: sh.statsNames(),
 		Recompute: true, // a source carries no generated columns
 	}
 	if change != nil {

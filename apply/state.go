@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-data/sluice/apply/event"
 )
 
-// The kinds of state rows (apply-state 1.1). The SCD2 kinds are not written yet;
-// a state that holds one was written by a newer format and is refused.
+// The kinds of state rows (apply-state 1.1); those of history are in hidden.go. A
+// state that holds another kind was written by a newer format and is refused.
 const (
 	kindPosition  = "position"
 	kindTombstone = "tombstone"
@@ -58,8 +58,9 @@ type state struct {
 	deletes   map[string]fact    // by key
 	entries   map[string][]entry // by key
 	departed  map[string][]departed
-	members   map[source]string // of low-water tables: metaData.id by flow and directory
-	snapshot  *snapshotMark     // the last committed snapshot; nil: none
+	hidden    map[string][]hiddenFact // by key
+	members   map[source]string       // of low-water tables: metaData.id by flow and directory
+	snapshot  *snapshotMark           // the last committed snapshot; nil: none
 	// missing are keys that the last snapshots lacked and whose grace has not passed.
 	missing map[string]missing
 }
@@ -86,7 +87,15 @@ type flowDef struct {
 	StoredAs string     `json:"stored_as"`
 	Columns  []string   `json:"columns,omitempty"` // of the flow's schema when last seen
 	Mode     string     `json:"mode,omitempty"`    // how events author fields
-	Order    []string   `json:"-"`
+	System   string     `json:"system,omitempty"`  // type of the system sequence
+	// Tracked and Untracked are the data columns of the target by whether a change of
+	// them starts a new row (SCD2, BITEMPORAL), sorted.
+	Tracked   []string `json:"tracked,omitempty"`
+	Untracked []string `json:"untracked,omitempty"`
+	// Split are the struct columns whose leaves are fields of their own; once split,
+	// a column stays split.
+	Split []string `json:"split,omitempty"`
+	Order []string `json:"-"`
 	// Snapshot: the flow reads snapshots; Sequence is the type of their version.
 	Snapshot bool `json:"snapshot,omitempty"`
 }
@@ -150,8 +159,8 @@ func newState() *state {
 	return &state{
 		version: -1, walk: -1,
 		positions: map[source]event.Position{}, flows: map[string]flowDef{}, once: map[string]bool{},
-		epochs: map[int32][]string{}, deletes: map[string]fact{}, entries: map[string][]entry{}, departed: map[string][]departed{}, members: map[source]string{},
-		missing: map[string]missing{},
+		epochs: map[int32][]string{}, deletes: map[string]fact{}, entries: map[string][]entry{}, departed: map[string][]departed{},
+		hidden: map[string][]hiddenFact{}, members: map[source]string{}, missing: map[string]missing{},
 	}
 }
 
@@ -161,7 +170,7 @@ func (s *state) clone() *state {
 	c.positions, c.flows, c.once = maps.Clone(s.positions), maps.Clone(s.flows), maps.Clone(s.once)
 	c.epochs, c.deletes = maps.Clone(s.epochs), maps.Clone(s.deletes)
 	c.entries, c.departed = maps.Clone(s.entries), maps.Clone(s.departed)
-	c.members, c.missing = maps.Clone(s.members), maps.Clone(s.missing)
+	c.hidden, c.members, c.missing = maps.Clone(s.hidden), maps.Clone(s.members), maps.Clone(s.missing)
 	return &c
 }
 
@@ -245,6 +254,12 @@ func (s *state) add(r stateRow) error {
 			return bytes.Equal(d.seq, r.Seq) && d.at <= r.At
 		})
 		s.departed[string(r.Key)] = append(list, departed{r.Seq, r.Payload, r.At})
+	case kindUpsert, kindBoundary, kindDropped, kindEvent:
+		fact := hiddenFact{kind: r.Kind, seq: r.Seq, payload: r.Payload, at: r.At}
+		list := s.hidden[string(r.Key)]
+		if !slices.ContainsFunc(list, fact.same) {
+			s.hidden[string(r.Key)] = append(slices.Clip(list), fact)
+		}
 	default:
 		return &Error{Code: CodeFormatTooNew, Phase: PhaseState,
 			Message: fmt.Sprintf("the state holds rows of kind %q, which this version does not know; use a newer sluice", r.Kind)}
@@ -309,6 +324,11 @@ func (s *state) keyed() []stateRow {
 	for _, k := range slices.Sorted(maps.Keys(s.departed)) {
 		for _, d := range s.departed[k] {
 			rows = append(rows, stateRow{Kind: kindDeparted, Key: []byte(k), Seq: d.seq, Payload: d.payload, At: d.at})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.hidden)) {
+		for _, h := range s.hidden[k] {
+			rows = append(rows, stateRow{Kind: h.kind, Key: []byte(k), Seq: h.seq, Payload: h.payload, At: h.at})
 		}
 	}
 	return rows

@@ -155,7 +155,7 @@ func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltal
 	if !ok {
 		return nil // no flow has committed rows yet
 	}
-	columns := t.keyColumns(&def)
+	columns := t.identityColumns(&def)
 	versions, err := t.versionsOf(ctx, prior, removed, columns)
 	if err != nil {
 		return err
@@ -243,9 +243,27 @@ func (t *target) anyFlow() (flowDef, bool) {
 	return flowDef{}, false
 }
 
+// identityColumns are the columns by which rows of the target are told apart.
+func (t *target) identityColumns(d *flowDef) []string {
+	out := t.keyColumns(d)
+	for i, n := range frameNames(d.StoredAs) {
+		if i%2 == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // storedShape is the shape of the target as it stands.
 func (t *target) storedShape(keys []string) (*shape, error) {
-	s := &shape{schema: t.snap.Schema}
+	s := &shape{schema: t.snap.Schema, split: t.splitColumns(nil)}
+	if def, ok := t.anyFlow(); ok {
+		for _, n := range frameNames(def.StoredAs) {
+			if i := s.schema.Index(n); i >= 0 {
+				s.frame = append(s.frame, i)
+			}
+		}
+	}
 	for _, k := range keys {
 		i := t.snap.Schema.Index(k)
 		if i < 0 {

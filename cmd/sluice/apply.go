@@ -22,6 +22,9 @@ type applyFlags struct {
 	sequenceBy                   string
 	deletes, truncates           string
 	storedAs                     oneOf
+	ignoreNulls, track           columnsFlag
+	columnsToUpdate              string
+	systemSequence               string
 	once, dryRun, acceptRows     bool
 	batchRows                    int
 	batchBytes                   sizeFlag
@@ -41,6 +44,10 @@ const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.js
   sluice apply --into people --from people.jsonl --keys id --sequence-by ts --except-columns op,ts
   sluice cat people
   sluice changes people --from-version 0
+
+  # Every version as a row, valid from __START_AT until before __END_AT
+  sluice apply --into history --from people.jsonl --keys id --sequence-by ts --except-columns op,ts --stored-as 2
+  sluice cat history
 
   # Debezium events of several tables, one Delta table each
   sluice demo shop > /dev/null
@@ -64,8 +71,8 @@ func newApplyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply --into TABLE --from SRC | -f FILE",
 		Short: "Apply change events to a table, exactly once and in their own order",
-		Long: "Apply change events to a table (AUTO CDC, SCD type 1): for each key the newest event wins, whatever order\n" +
-			"they arrive in. A second run over the same input goes on where the first one ended.",
+		Long: "Apply change events to a table (AUTO CDC): for each key the newest event wins, whatever order they arrive in;\n" +
+			"or every version of a key is kept as a row. A second run over the same input goes on where the first one ended.",
 		Example: applyExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,7 +97,12 @@ func newApplyCommand(a *app) *cobra.Command {
 	p.StringVar(&f.ddl, "schema", "", "columns of plain rows and schema-less events (default: inferred, integers as BIGINT)")
 	p.Var(&f.columns, "columns", "columns that land in the table (default: all)")
 	p.Var(&f.exceptColumns, "except-columns", "columns that do not land in the table")
-	p.Var(&f.storedAs, "stored-as", "how history is kept; only 1 in this version")
+	p.Var(&f.ignoreNulls, "ignore-null-updates", "a null changes nothing: in every column, in those of on:a,b, or in all but those of except:a,b")
+	p.Lookup("ignore-null-updates").NoOptDefVal = allColumns
+	p.StringVar(&f.columnsToUpdate, "columns-to-update", "", "column with the list of the columns that an event sets (null: all)")
+	p.Var(&f.storedAs, "stored-as", "how history is kept: 1 (newest row of a key), 2 (a row for every version, with __START_AT and __END_AT)\nor bitemporal (also what was believed when)")
+	p.StringVar(&f.systemSequence, "system-sequence-by", "", "expression that orders what became known (with --stored-as bitemporal)")
+	p.Var(&f.track, "track-history", "columns whose change starts a new version: on:a,b or except:a,b (default all); others change in place")
 	p.BoolVar(&f.once, "once", false, "run to completion once per target")
 	p.IntVar(&f.batchRows, "batch-rows", f.batchRows, "most events of a batch, which is one commit")
 	p.Var(&f.batchBytes, "batch-bytes", "most source bytes of a batch")
@@ -112,9 +124,6 @@ func newApplyCommand(a *app) *cobra.Command {
 
 // check reports every problem of the flags at once.
 func (f *applyFlags) check() error {
-	if f.storedAs.value != "1" {
-		return notYet("--stored-as " + f.storedAs.value)
-	}
 	var problems []string
 	if f.into == "" {
 		problems = append(problems, "--into is missing")
@@ -156,7 +165,10 @@ func isTable(src string) bool {
 // flowOf is the flow that the flags describe.
 func (a *app) flowOf(f *applyFlags, several bool, defaultPoison apply.OnPoison) apply.Flow {
 	flow := apply.Flow{Name: f.flow, Keys: f.keys.values, SequenceBy: f.sequenceBy, ApplyAsDeletes: f.deletes, ApplyAsTruncates: f.truncates,
-		ColumnList: f.columns.values, ExceptColumnList: f.exceptColumns.values, StoredAsSCDType: "1", Once: f.once,
+		ColumnList: f.columns.values, ExceptColumnList: f.exceptColumns.values, StoredAsSCDType: f.storedAs.value, Once: f.once,
+		IgnoreNullUpdates: f.ignoreNulls.all, IgnoreNullUpdatesColumnList: f.ignoreNulls.on, IgnoreNullUpdatesExceptColumnList: f.ignoreNulls.except,
+		ColumnsToUpdate: f.columnsToUpdate, SystemSequenceBy: f.systemSequence,
+		TrackHistoryColumnList: f.track.on, TrackHistoryExceptColumnList: f.track.except,
 		PartitionBy: f.partition.values, Properties: f.property.values, ChangeFeed: f.changeFeed.value, DeletionVectors: f.deletionVectors.value,
 		BatchRows: f.batchRows, BatchBytes: int64(f.batchBytes), OnPoison: apply.OnPoison(f.onPoison.value), AcceptRows: f.acceptRows, DryRun: f.dryRun}
 	if flow.OnPoison == "" {

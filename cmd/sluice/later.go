@@ -19,8 +19,7 @@ var laterCommands = map[string]string{
 
 // laterFlags are flags of the contract that this version lacks, by command.
 var laterFlags = map[string][]string{
-	"apply": {"ignore-null-updates", "columns-to-update", "system-sequence-by", "track-history",
-		"follow", "batch-interval", "snapshot", "snapshot-version", "max-delete-fraction", "allow-empty-snapshot", "listen", "memory"},
+	"apply": {"follow", "batch-interval", "snapshot", "snapshot-version", "max-delete-fraction", "allow-empty-snapshot", "listen", "memory"},
 }
 
 // laterFlag finds the flag that a parse error complains of among laterFlags.

@@ -175,6 +175,51 @@ func (f *listFlag) Set(s string) error {
 func (f *listFlag) Type() string   { return "a,b" }
 func (f *listFlag) String() string { return strings.Join(f.values, ",") }
 
+// allColumns is the value of a columns flag without one.
+const allColumns = "*"
+
+// columnsFlag is a set of columns: all, on:a,b (or a,b) or except:a,b.
+type columnsFlag struct {
+	all        bool
+	on, except []string
+}
+
+func (f *columnsFlag) Set(s string) error {
+	*f = columnsFlag{}
+	if s == allColumns {
+		f.all = true
+		return nil
+	}
+	list, except := strings.CutPrefix(s, "except:")
+	names, err := splitNames(strings.TrimPrefix(list, "on:"))
+	if err != nil {
+		return err
+	}
+	if names == nil {
+		names = []string{}
+	}
+	if except {
+		f.except = names
+	} else {
+		f.on = names
+	}
+	return nil
+}
+
+func (f *columnsFlag) Type() string { return "on:a,b|except:a,b" }
+
+func (f *columnsFlag) String() string {
+	switch {
+	case f.all:
+		return allColumns
+	case f.except != nil:
+		return "except:" + strings.Join(f.except, ",")
+	case f.on != nil:
+		return "on:" + strings.Join(f.on, ",")
+	}
+	return ""
+}
+
 func splitNames(s string) ([]string, error) {
 	var out []string
 	for {

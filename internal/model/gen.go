@@ -84,7 +84,7 @@ func (g Generator) upsert(t *rapid.T, k, s int64) Event {
 	}
 	if g.Lists && rapid.Bool().Draw(t, "listed") {
 		e.Listed = []string{}
-		for _, c := range g.Columns {
+		for _, c := range e.Schema { // to list another one is an error
 			if rapid.Bool().Draw(t, "list "+c) {
 				e.Listed = append(e.Listed, c)
 			}

@@ -89,7 +89,7 @@ func (p *proposal) commit(ctx context.Context) (done bool, err error) {
 	tx.ReadWholeTable()
 	*tx.Actions() = p.actions()
 	res, err := tx.Commit(ctx, deltalog.CommitOptions{
-		Operation: p.operation, Parameters: p.parameters(), Metrics: p.metrics, NotBlind: true,
+		Operation: p.operation, Parameters: p.parameters(), Metrics: p.metrics, NotBlind: true, Tags: p.staged.tags,
 		Isolation: deltalog.Serializable, MaxAttempts: maxTries, OnConflict: p.raced,
 	})
 	switch {

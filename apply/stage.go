@@ -22,6 +22,7 @@ type staged struct {
 	removes []*deltalog.Remove
 	cdc     []*deltalog.CDC
 	bytes   int64
+	tags    map[string]string // of the commit
 	discard func(context.Context) error
 }
 
@@ -85,7 +86,7 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 		return nil, fmt.Errorf("write rows: %w", err)
 	}
 	return &staged{adds: s.Adds, removes: s.Removes, cdc: s.CDC, bytes: s.Metrics.BytesAdded + s.Metrics.ChangeBytes,
-		discard: s.Discard}, nil
+		tags: s.Tags(nil), discard: s.Discard}, nil
 }
 
 // rowsOf is some rows of a batch.

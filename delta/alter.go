@@ -49,6 +49,11 @@ func (t *Table) SetProperties(ctx context.Context, props map[string]string, o Pr
 	if err != nil {
 		return Result{}, err
 	}
+	if strings.EqualFold(config[propRowTracking], "true") {
+		if err := t.prepareRowTracking(ctx, o.UserMetadata); err != nil {
+			return Result{}, err
+		}
+	}
 	return t.again(ctx, func(snap *deltalog.Snapshot) (Result, error) {
 		if err := snap.Require(deltalog.OpWrite); err != nil {
 			return Result{}, err
@@ -99,6 +104,7 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 		}
 		m.Configuration[k] = v
 	}
+	t.nameHidden(m.Configuration)
 	if err := checkModeChange(snap, m.Configuration); err != nil {
 		return nil, nil, err
 	}

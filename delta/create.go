@@ -74,6 +74,7 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 	if err != nil {
 		return nil, nil, err
 	}
+	t.nameHidden(config)
 	s, mapped := c.Schema, false
 	if m := config["delta.columnMapping.mode"]; m != "" && !strings.EqualFold(m, "none") {
 		var maxID int32

@@ -349,12 +349,14 @@ func (z *optimizer) rewrite(ctx, inner context.Context, from []*deltalog.Add) (_
 
 func (z *optimizer) writer(roll int64) (*datafile.Writer, error) {
 	return datafile.NewWriter(z.t.store, z.l, datafile.WriterOptions{
-		Roll: roll, Hidden: z.l.Carry != nil, Copied: true, NewID: z.t.opts.NewID, Clock: z.t.opts.Clock,
+		Roll: roll, Hidden: z.l.Carry != nil, RowIDs: true, Copied: true, NewID: z.t.opts.NewID, Clock: z.t.opts.Clock,
 	})
 }
 
 // readOptions are those of files that are copied whole.
-func (z *optimizer) readOptions() datafile.ReadOptions { return datafile.ReadOptions{Hidden: true} }
+func (z *optimizer) readOptions() datafile.ReadOptions {
+	return datafile.ReadOptions{Hidden: true, RowIDs: true}
+}
 
 func (z *optimizer) rewritten(from []*deltalog.Add, files []datafile.WrittenFile) *rewritten {
 	r := &rewritten{from: from}

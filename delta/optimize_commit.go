@@ -80,7 +80,7 @@ func (z *optimizer) standing(ctx context.Context, snap *deltalog.Snapshot, done 
 
 // staged are the actions of the groups.
 func (z *optimizer) staged(done []*rewritten) (s *Staged, vectors int64) {
-	s = &Staged{store: z.t.store}
+	s = &Staged{store: z.t.store, preserved: z.l.RowIDs != nil}
 	now := z.t.opts.Clock()
 	for _, r := range done {
 		for _, a := range r.from {

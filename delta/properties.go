@@ -136,7 +136,7 @@ var propRules = map[string]propRule{
 	"enableChangeDataFeed":                               {check: isBool},
 	"enableDeletionVectors":                              {check: isBool},
 	"enableInCommitTimestamps":                           {check: isBool, refuse: refuseTrue},
-	"enableRowTracking":                                  {check: isBool, refuse: refuseTrue},
+	"enableRowTracking":                                  {check: isBool},
 	"rowTrackingSuspended":                               {check: isBool, refuse: refuseTrue},
 	"enableTypeWidening":                                 {check: isBool},
 	"enableVariantShredding":                             {check: isBool, refuse: refuseTrue},
@@ -259,6 +259,9 @@ func featuresOf(config map[string]string) []deltalog.Feature {
 	var out []deltalog.Feature
 	if on("enableChangeDataFeed") {
 		out = append(out, deltalog.ChangeDataFeed)
+	}
+	if on("enableRowTracking") {
+		out = append(out, deltalog.RowTracking)
 	}
 	if on("enableDeletionVectors") {
 		out = append(out, deltalog.DeletionVectors)

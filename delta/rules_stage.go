@@ -7,6 +7,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	deltalog "github.com/sluice-data/sluice/log"
+
+	"github.com/sluice-data/sluice/internal/datafile"
 )
 
 // newRows reports whether the edits make rows that rules must be applied to.
@@ -41,7 +43,7 @@ func (s *stager) newRows(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 }
 
 // needsBefore: updated rows are made or checked with the help of the old ones.
-func (s *stager) needsBefore() bool { return s.rules != nil && s.rules.identities() }
+func (s *stager) needsBefore() bool { return s.moves || s.rules != nil && s.rules.identities() }
 
 // changedRows makes updated rows as the table wants them; before may be nil unless
 // needsBefore.
@@ -59,7 +61,26 @@ func (s *stager) changedRows(before, after arrow.RecordBatch) (arrow.RecordBatch
 		defer again.Release()
 		full = again
 	}
-	return s.rules.changed(before, full)
+	if !s.moves {
+		return s.rules.changed(before, full)
+	}
+	rows, err := s.rules.changed(before, full)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Release()
+	return s.keepRowIDs(before, rows), nil
+}
+
+// keepRowIDs gives new forms of rows the row ids of the old ones; their commit
+// version is that of the commit to come, which null stands for (W-803).
+func (s *stager) keepRowIDs(before, after arrow.RecordBatch) arrow.RecordBatch {
+	cols := slices.Clone(after.Columns())
+	n := len(cols)
+	null := datafile.NullArray(arrow.PrimitiveTypes.Int64, int(after.NumRows()))
+	defer null.Release()
+	cols[n-2], cols[n-1] = before.Column(n-2), null
+	return array.NewRecordBatch(after.Schema(), cols, after.NumRows())
 }
 
 // placed checks new rows that have every column in its place. Identity columns are

@@ -25,6 +25,9 @@ type ScanOptions struct {
 	// Columns in the wanted order; nil means all. Hidden appends hidden columns.
 	Columns []string
 	Hidden  bool
+	// RowIDs appends [RowIDColumn] and [RowCommitVersionColumn] of a table with row
+	// tracking.
+	RowIDs bool
 	// Where is a condition in SQL.
 	Where string
 	// Limit bounds the rows; 0 means all.
@@ -76,6 +79,13 @@ func (t *Table) Scan(ctx context.Context, o ScanOptions) (*Scan, error) {
 	}
 	if o.Hidden && s.layout.Carry != nil {
 		s.out = &schema.Struct{Fields: append(s.out.Fields[:len(s.out.Fields):len(s.out.Fields)], s.layout.Carry.Fields...)}
+	}
+	if o.RowIDs {
+		ids, err := rowIDColumns(s.layout)
+		if err != nil {
+			return nil, err
+		}
+		s.out = &schema.Struct{Fields: append(s.out.Fields[:len(s.out.Fields):len(s.out.Fields)], ids...)}
 	}
 	return s, nil
 }
@@ -133,7 +143,7 @@ func (s *Scan) limited(ctx context.Context, limit int64) iter.Seq2[arrow.RecordB
 			return
 		}
 		left := limit
-		ro := datafile.ReadOptions{Columns: s.read, Hidden: s.o.Hidden, Filter: s.where}
+		ro := datafile.ReadOptions{Columns: s.read, Hidden: s.o.Hidden, RowIDs: s.o.RowIDs, Filter: s.where}
 		if limit > 0 && s.where == nil && limit < 4096 {
 			ro.BatchRows = int(limit)
 		}
@@ -144,6 +154,11 @@ func (s *Scan) limited(ctx context.Context, limit int64) iter.Seq2[arrow.RecordB
 					return
 				}
 				rows := b.RecordBatch
+				var named arrow.RecordBatch
+				if s.o.RowIDs {
+					named = nameRowIDs(rows)
+					rows = named
+				}
 				if limit > 0 {
 					if rows.NumRows() > left {
 						rows = rows.NewSlice(0, left)
@@ -151,7 +166,11 @@ func (s *Scan) limited(ctx context.Context, limit int64) iter.Seq2[arrow.RecordB
 					}
 					left -= rows.NumRows()
 				}
-				if !yield(rows, nil) || limit > 0 && left == 0 {
+				ok := yield(rows, nil)
+				if named != nil {
+					named.Release()
+				}
+				if !ok || limit > 0 && left == 0 {
 					return
 				}
 			}
@@ -200,9 +219,9 @@ func (s *Scan) sorted(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
 			return
 		}
 		defer out.Release()
-		if cut := len(s.read) - len(s.out.Fields); !s.o.Hidden && cut > 0 {
+		if cut := len(s.read) - len(s.out.Fields); !s.o.Hidden && !s.o.RowIDs && cut > 0 {
 			out, err = project(out, s.out)
-		} else if s.o.Hidden {
+		} else if s.o.Hidden || s.o.RowIDs {
 			out, err = project(out, s.out)
 		}
 		if err != nil {

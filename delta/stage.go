@@ -86,6 +86,8 @@ type Staged struct {
 	store  storage.Store
 	keys   []string
 	masked []mask // files that get a deletion vector
+	// preserved: rows that were moved kept their row ids (W-803).
+	preserved bool
 }
 
 // Empty is true when nothing would change.
@@ -101,14 +103,22 @@ func (s *Staged) Apply(tx *deltalog.Transaction) {
 	}
 }
 
-// tagged is the commit tags with the one that marks new identity high-water marks, so
-// that concurrent commits know it is no other change of metadata (C-17).
-func (s *Staged) tagged(tags map[string]string) map[string]string {
-	if s.Metadata == nil || s.evolved {
-		return tags
+// Tags are the commit tags that go with the actions, beside the caller's own: that of
+// new identity high-water marks, so that concurrent commits know it is no other change
+// of metadata (C-17), and that row ids were kept (W-803).
+func (s *Staged) Tags(more map[string]string) map[string]string {
+	marks := s.Metadata != nil && !s.evolved
+	if !marks && !s.preserved {
+		return more
 	}
-	out := map[string]string{identitySchemaTag: "true"}
-	for k, v := range tags {
+	out := map[string]string{}
+	if marks {
+		out[identitySchemaTag] = "true"
+	}
+	if s.preserved {
+		out["delta.rowTracking.preserved"] = "true"
+	}
+	for k, v := range more {
 		out[k] = v
 	}
 	return out
@@ -156,6 +166,8 @@ func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o S
 		return nil, err
 	}
 	s.feed = cfg.WritesChangeFeed() && p.needsChangeFiles()
+	s.moves = l.RowIDs != nil && (len(p.rewrites) > 0 || len(p.masks) > 0)
+	s.out.preserved = l.RowIDs != nil
 	if err := s.plan(); err != nil {
 		return nil, err
 	}
@@ -206,8 +218,10 @@ type stager struct {
 	// rules are those of new rows, nil without any.
 	rules *Rules
 
-	rows   *arrow.Schema // logical and hidden columns
-	change *arrow.Schema // the same and _change_type
+	rows   *arrow.Schema // logical and hidden columns, row ids if rows are moved
+	change *arrow.Schema // logical and hidden columns, and _change_type
+	// moves: rows of other files are written, so that row ids are written with them.
+	moves bool
 
 	mu  sync.Mutex // cdc and out
 	cdc *datafile.Writer
@@ -233,6 +247,7 @@ func (s *stager) plan() error {
 func (s *stager) writerOptions(change bool) datafile.WriterOptions {
 	o := datafile.WriterOptions{Roll: s.roll, Hidden: s.l.Carry != nil, Change: change, NewID: s.t.opts.NewID, Clock: s.t.opts.Clock}
 	if !change {
+		o.RowIDs = s.moves
 		o.NewTagger, o.Footer = s.o.NewTagger, s.o.Footer
 	}
 	return o
@@ -404,7 +419,7 @@ func (s *stager) imagesOf(ctx context.Context, a *deltalog.Add, kind string) err
 // copied.
 func (s *stager) rewrite(ctx context.Context, w *datafile.Writer, e FileEdit, m *Metrics) error {
 	del, upd := e.Delete, e.Update
-	for b, err := range datafile.Read(ctx, s.t.store, s.l, e.File, datafile.ReadOptions{Hidden: true}) {
+	for b, err := range datafile.Read(ctx, s.t.store, s.l, e.File, datafile.ReadOptions{Hidden: true, RowIDs: s.moves}) {
 		if err != nil {
 			return err
 		}
@@ -476,14 +491,19 @@ func (s *stager) update(ctx context.Context, w *datafile.Writer, e FileEdit, b a
 	return s.replace(ctx, w, e, before, int(at), len(changed))
 }
 
-// complete adds hidden columns of nulls to rows that have none.
+// complete adds hidden columns of nulls, and row ids that are null, to rows that have
+// none.
 func (s *stager) complete(b arrow.RecordBatch) (arrow.RecordBatch, error) {
 	n, want := int(b.NumCols()), s.rows.NumFields()
 	if n == want {
 		b.Retain()
 		return b, nil
 	}
-	if n != len(s.l.Schema.Fields) {
+	carry := 0
+	if s.l.Carry != nil {
+		carry = len(s.l.Carry.Fields)
+	}
+	if n != len(s.l.Schema.Fields) && n != len(s.l.Schema.Fields)+carry {
 		return nil, fmt.Errorf("rows have %d columns, the table has %d and %d with hidden ones", n, len(s.l.Schema.Fields), want)
 	}
 	cols := slices.Clone(b.Columns())
@@ -508,7 +528,8 @@ func (s *stager) record(ctx context.Context, b arrow.RecordBatch, kind string) e
 	}
 	kinds := kb.NewArray()
 	defer kinds.Release()
-	rows := array.NewRecordBatch(s.change, append(slices.Clone(b.Columns()), kinds), b.NumRows())
+	cols := slices.Clone(b.Columns()[:s.change.NumFields()-1]) // without row ids
+	rows := array.NewRecordBatch(s.change, append(cols, kinds), b.NumRows())
 	defer rows.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -159,7 +159,7 @@ func (s *stager) applyMask(ctx, inner context.Context, w *datafile.Writer, mu *s
 		updated[r] = true
 	}
 	done, read := 0, 0
-	for b, err := range datafile.Read(inner, s.t.store, s.l, k.File, datafile.ReadOptions{Hidden: true, Rows: wanted, KeepDeleted: true}) {
+	for b, err := range datafile.Read(inner, s.t.store, s.l, k.File, datafile.ReadOptions{Hidden: true, RowIDs: s.moves, Rows: wanted, KeepDeleted: true}) {
 		if err != nil {
 			return err
 		}

@@ -202,7 +202,7 @@ func sameLayout(a, b *deltalog.Metadata) bool {
 // finish commits staged actions.
 func (t *Table) finish(ctx context.Context, tx *deltalog.Transaction, s *Staged, o WriteOptions, c deltalog.CommitOptions) (Result, error) {
 	s.Apply(tx)
-	c.Tags = s.tagged(c.Tags)
+	c.Tags = s.Tags(c.Tags)
 	if o.Txn != nil {
 		tx.SetTxn(o.Txn.AppID, o.Txn.Version)
 	}

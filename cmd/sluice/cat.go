@@ -27,7 +27,7 @@ func newCatCommand(a *app) *cobra.Command {
 	var columns listFlag
 	var where, orderBy string
 	var limit int64
-	var count bool
+	var count, rowIDs bool
 	c := &cobra.Command{
 		Use:   "cat TABLE",
 		Short: "Print the rows of a table",
@@ -39,7 +39,7 @@ func newCatCommand(a *app) *cobra.Command {
   sluice cat people --count`,
 		Args: oneTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := delta.ScanOptions{Columns: columns.values, Where: where}
+			o := delta.ScanOptions{Columns: columns.values, Where: where, RowIDs: rowIDs}
 			if cmd.Flags().Changed("version") {
 				if at.version < 0 {
 					return usage("INVALID_FLAG", "--version %d: versions start at 0", at.version)
@@ -69,8 +69,8 @@ func newCatCommand(a *app) *cobra.Command {
 				}
 				o.OrderBy = order
 			}
-			if count && (orderBy != "" || len(columns.values) > 0 || cmd.Flags().Changed("limit")) {
-				return usage("INVALID_FLAG", "--count excludes --columns, --limit and --order-by")
+			if count && (orderBy != "" || len(columns.values) > 0 || rowIDs || cmd.Flags().Changed("limit")) {
+				return usage("INVALID_FLAG", "--count excludes --columns, --limit, --order-by and --row-ids")
 			}
 			t, err := a.openTable(cmd.Context(), args[0])
 			if err != nil {
@@ -101,5 +101,6 @@ func newCatCommand(a *app) *cobra.Command {
 	f.StringVar(&orderBy, "order-by", "", `columns to sort by, each with ASC or DESC, for example "name DESC, id"`)
 	f.Int64Var(&limit, "limit", 0, "print at most this many rows (default: all)")
 	f.BoolVar(&count, "count", false, "print only the number of rows")
+	f.BoolVar(&rowIDs, "row-ids", false, "add the columns _row_id and _row_commit_version (tables with row tracking)")
 	return c
 }

@@ -34,7 +34,10 @@ type Layout struct {
 	Partition []string
 	Mapping   schema.Mode
 	// Carry are the hidden physical columns, nil when there are none.
-	Carry          *schema.Struct
+	Carry *schema.Struct
+	// RowIDs are the hidden physical columns of row id and row commit version, nil
+	// unless row tracking is enabled.
+	RowIDs         []schema.Field
 	Zone           *time.Location
 	Codec          string
 	TargetFileSize int64
@@ -84,6 +87,10 @@ func LayoutOf(c *deltalog.TableConfig, zone *time.Location) (*Layout, error) {
 			}
 		}
 		l.Carry = s
+	}
+	l.RowIDs = rowIDFields(c)
+	if err := l.checkRowIDs(); err != nil {
+		return nil, err
 	}
 	l.indexed = l.indexedLeaves(c.Props)
 	return l, nil

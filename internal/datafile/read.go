@@ -28,6 +28,9 @@ type ReadOptions struct {
 	Columns []string
 	// Hidden appends the columns of Layout.Carry, null where the file lacks them.
 	Hidden bool
+	// RowIDs appends, after them, the row id and row commit version of each row where
+	// the layout has them.
+	RowIDs bool
 	// Change appends _change_type from the file.
 	Change bool
 	// Rows are physical rows, ascending without repeats; nil means all.
@@ -55,11 +58,14 @@ type Source struct {
 	PartitionValues map[string]*string
 	Size            int64 // bytes; below 0 when unknown
 	DeletionVector  *deltalog.DeletionVectorDescriptor
+	// BaseRowID and RowVersion are those of an add action; nil without row tracking.
+	BaseRowID, RowVersion *int64
 }
 
 // SourceOf is the file of an add action.
 func SourceOf(a *deltalog.Add) Source {
-	return Source{Path: a.Path, PartitionValues: a.PartitionValues, Size: a.Size, DeletionVector: a.DeletionVector}
+	return Source{Path: a.Path, PartitionValues: a.PartitionValues, Size: a.Size, DeletionVector: a.DeletionVector,
+		BaseRowID: a.BaseRowID, RowVersion: a.DefaultRowCommitVersion}
 }
 
 // Read streams the logical rows of the file of an add action.
@@ -110,6 +116,9 @@ type reader struct {
 	filter  *expr.Bound
 	keep    bool
 	only    bool
+	rowIDs  int // 1 + index of the row id column, 0 when it is not wanted
+	baseID  *int64
+	version *int64
 }
 
 // outColumn says where a logical column comes from: a column of the file batch, a
@@ -203,8 +212,14 @@ func (r *reader) plan(l *Layout, src Source, o ReadOptions) error {
 		out.Fields = append(out.Fields, f)
 		return nil
 	}
-	if o.Hidden && l.Carry != nil {
-		for _, f := range l.Carry.Fields {
+	for _, f := range l.hidden(o.Hidden, false) {
+		if err := extra(f); err != nil {
+			return err
+		}
+	}
+	if o.RowIDs && l.RowIDs != nil {
+		r.rowIDs, r.baseID, r.version = len(r.columns)+1, src.BaseRowID, src.RowVersion
+		for _, f := range l.RowIDs {
 			if err := extra(f); err != nil {
 				return err
 			}
@@ -259,6 +274,11 @@ func (r *reader) logical(b parquetio.Batch) (Batch, error) {
 			return Batch{}, err
 		}
 		cols[i] = a
+	}
+	if r.rowIDs > 0 {
+		if err := r.fillRowIDs(cols, rows); err != nil {
+			return Batch{}, err
+		}
 	}
 	out := Batch{array.NewRecordBatch(r.schema, cols, int64(n)), rows}
 	if r.deleted != nil || r.only {

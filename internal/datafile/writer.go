@@ -36,6 +36,8 @@ type WriterOptions struct {
 	Roll int64
 	// Hidden: batches carry the columns of Layout.Carry after the logical ones.
 	Hidden bool
+	// RowIDs: batches carry, after them, the columns of Layout.RowIDs, if it has any.
+	RowIDs bool
 	// Change makes change files: batches end with the column _change_type (W-903).
 	// Constraints are not checked and statistics not kept, since the rows are
 	// images of rows that the table holds or held.
@@ -139,12 +141,10 @@ func NewWriter(store storage.Store, l *Layout, o WriterOptions) (*Writer, error)
 			w.input[c.file] = i
 		}
 	}
-	if o.Hidden && l.Carry != nil {
-		for _, f := range l.Carry.Fields {
-			w.input = append(w.input, len(in.Fields))
-			in.Fields = append(in.Fields, f)
-			w.file.Fields = append(w.file.Fields, f)
-		}
+	for _, f := range l.hidden(o.Hidden, o.RowIDs) {
+		w.input = append(w.input, len(in.Fields))
+		in.Fields = append(in.Fields, f)
+		w.file.Fields = append(w.file.Fields, f)
 	}
 	if o.Change {
 		w.input = append(w.input, len(in.Fields))
@@ -163,7 +163,7 @@ func NewWriter(store storage.Store, l *Layout, o WriterOptions) (*Writer, error)
 }
 
 // Schema is what incoming batches look like: the logical columns, then the hidden
-// ones and _change_type as the options say.
+// ones, row ids and _change_type as the options say.
 func (w *Writer) Schema() *arrow.Schema { return w.schema }
 
 // Write adds rows; the batch must have the types of [Writer.Schema]. A row that

@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// clusteringDomain holds the clustering columns of a table.
-	clusteringDomain = "delta.clustering"
 	// clusteringProvider is the name under which sluice clusters. Files of another
 	// provider are not clustered again (W-823).
 	clusteringProvider = "sluice"
@@ -101,7 +99,7 @@ func (z *optimizer) planOrder() error {
 // clusteringColumns are the physical paths of the clustering columns of a version;
 // none if it is not clustered (R-821).
 func clusteringColumns(snap *deltalog.Snapshot) ([][]string, error) {
-	d, ok := snap.Domain(clusteringDomain)
+	d, ok := snap.Domain(deltalog.ClusteringDomain)
 	if !ok || !snap.Supports(deltalog.Clustering) {
 		return nil, nil
 	}
@@ -109,7 +107,7 @@ func clusteringColumns(snap *deltalog.Snapshot) ([][]string, error) {
 		Columns []json.RawMessage `json:"clusteringColumns"`
 	}
 	if err := json.Unmarshal([]byte(d.Configuration), &conf); err != nil {
-		return nil, &deltalog.CorruptError{ErrorCode: "DELTA_INVALID_CLUSTERING_DOMAIN", Reason: "domain " + clusteringDomain, Cause: err}
+		return nil, &deltalog.CorruptError{ErrorCode: "DELTA_INVALID_CLUSTERING_DOMAIN", Reason: "domain " + deltalog.ClusteringDomain, Cause: err}
 	}
 	var out [][]string
 	for _, raw := range conf.Columns {
@@ -117,7 +115,7 @@ func clusteringColumns(snap *deltalog.Snapshot) ([][]string, error) {
 		var name string
 		if json.Unmarshal(raw, &path) != nil {
 			if err := json.Unmarshal(raw, &name); err != nil {
-				return nil, &deltalog.CorruptError{ErrorCode: "DELTA_INVALID_CLUSTERING_DOMAIN", Reason: "domain " + clusteringDomain + ": column " + string(raw), Cause: err}
+				return nil, &deltalog.CorruptError{ErrorCode: "DELTA_INVALID_CLUSTERING_DOMAIN", Reason: "domain " + deltalog.ClusteringDomain + ": column " + string(raw), Cause: err}
 			}
 			path = []string{name}
 		}

@@ -263,13 +263,8 @@ func (r *restore) table(tx *deltalog.Transaction) error {
 	if !sameMetadata(m, r.snap.Metadata) {
 		tx.SetMetadata(m)
 	}
-	now, isNow := r.snap.Domain(clusteringDomain)
-	then, wasThen := r.to.Domain(clusteringDomain)
-	switch {
-	case wasThen && (!isNow || now.Configuration != then.Configuration):
-		tx.SetDomain(&deltalog.DomainMetadata{Domain: clusteringDomain, Configuration: then.Configuration})
-	case isNow && !wasThen:
-		tx.SetDomain(&deltalog.DomainMetadata{Domain: clusteringDomain, Configuration: now.Configuration, Removed: true})
+	for _, d := range r.snap.RestoreDomains(r.to) {
+		tx.SetDomain(d)
 	}
 	return nil
 }

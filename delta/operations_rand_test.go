@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,7 +17,6 @@ import (
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/testtable"
 	deltalog "github.com/sluice-data/sluice/log"
-	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -66,7 +66,7 @@ func (o tableOp) String() string {
 
 // opKinds are the operations with their weights.
 var opKinds = map[string]int{"append": 5, "overwrite": 1, "replace": 2, "dynamic": 1, "delete": 4, "update": 4, "optimize": 2, "purge": 1,
-	"zorder": 1, "checkpoint": 1, "vacuum": 1, "reopen": 1, "vectors": 1}
+	"zorder": 1, "checkpoint": 1, "vacuum": 1, "reopen": 1, "vectors": 1, "evolve": 1, "restore": 2}
 
 func drawOps(r *rand.Rand, n int) []tableOp {
 	var kinds []string
@@ -95,12 +95,17 @@ type opsModel struct {
 	tb    *delta.Table
 	rows  []opsRow
 	names map[string]string // first name -> name now, of live columns
-	// past are the rows of each version as text, feeds its change rows.
-	past  map[int64][]string
+	// past is each version, feeds its change rows.
+	past  map[int64]opsVersion
 	feeds map[int64][]string
 	// floor is the oldest version whose files are all there; feedFloor that from which
 	// on the feed can be read in one range.
 	floor, feedFloor int64
+}
+
+type opsVersion struct {
+	rows  []opsRow
+	names map[string]string
 }
 
 func (m *opsModel) line(r opsRow) string {
@@ -299,6 +304,39 @@ func (m *opsModel) do(o tableOp) (changed, quiet bool, err error) {
 
 // alter is for operations that change what the table is.
 func (m *opsModel) alter(o tableOp) (changed, quiet bool, err error) {
+	switch o.kind {
+	case "evolve": // an append with one more column
+		if len(m.names) > 5 || o.n == 0 {
+			return false, false, errSkip
+		}
+		first := fmt.Sprintf("x%d", o.first/100)
+		if m.names[first] != "" {
+			return false, false, errSkip
+		}
+		m.names = maps.Clone(m.names)
+		m.names[first] = first
+		rows := m.fresh(o, nil)
+		_, err = m.tb.Append(ctx, testtable.Rows(m.t, m.ddl(), m.batch(rows)), delta.WriteOptions{MergeSchema: true})
+		m.rows = append(slices.Clone(m.rows), rows...)
+		return true, false, err
+	case "restore":
+		snap, err := m.tb.Snapshot(ctx)
+		if err != nil {
+			return false, false, err
+		}
+		v := m.floor + int64(o.n*7+o.a)%(snap.Version-m.floor+1)
+		was := m.past[v]
+		differ := !maps.Equal(was.names, m.names)
+		_, err = m.tb.Restore(ctx, delta.RestoreOptions{Version: &v})
+		if differ && m.cfg.feed && m.cfg.mapping != "none" && codeOf(err) == "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION" {
+			return false, false, errSkip // W-506
+		}
+		if differ {
+			m.feedFloor = snap.Version + 1 // columns went away
+		}
+		m.rows, m.names = was.rows, was.names
+		return true, true, err
+	}
 	return false, false, fmt.Errorf("no operation %s", o.kind)
 }
 
@@ -325,7 +363,6 @@ func (m *opsModel) step(o tableOp) error {
 		return err
 	}
 	was := m.past[before.Version]
-	oldSchema := before.Schema
 	changed, quiet, err := m.do(o)
 	if errors.Is(err, errSkip) {
 		return nil
@@ -357,7 +394,7 @@ func (m *opsModel) step(o tableOp) error {
 		return fmt.Errorf("count where %s: %d %v, want %d", text, n, err, len(m.keep(test)))
 	}
 	for v := before.Version + 1; v <= after.Version; v++ {
-		if m.past[v] = want; v < after.Version {
+		if m.past[v] = (opsVersion{m.rows, m.names}); v < after.Version {
 			m.past[v] = was // of several versions only the last one changes rows
 		}
 	}
@@ -368,12 +405,8 @@ func (m *opsModel) step(o tableOp) error {
 	if !m.cfg.feed {
 		return nil
 	}
-	sameSchema := schema.Equal(oldSchema, after.Schema)
 	for v := before.Version + 1; v <= after.Version; v++ {
-		if !sameSchema && v == after.Version && changed {
-			continue
-		}
-		if err := m.addUp(v, sameSchema); err != nil {
+		if err := m.addUp(v); err != nil {
 			return fmt.Errorf("feed of version %d: %w", v, err)
 		}
 	}
@@ -432,26 +465,44 @@ func sum(rows, changes []string) ([]string, error) {
 	return out, nil
 }
 
-func (m *opsModel) addUp(v int64, sameSchema bool) error {
+// addUp reads the feed of one version: the rows before it and the changes are the
+// rows after it, all with the columns of that version.
+func (m *opsModel) addUp(v int64) error {
 	changes, err := m.feed(cdf.Range{FromVersion: &v, ToVersion: &v})
 	if err != nil {
 		return err
 	}
 	m.feeds[v] = changes
-	if !sameSchema {
-		if len(changes) > 0 {
-			return fmt.Errorf("%d change rows of a change of the schema", len(changes))
-		}
-		return nil
-	}
-	got, err := sum(m.past[v-1], changes)
+	now := &opsModel{names: m.past[v].names}
+	got, err := sum(now.text(m.past[v-1].rows), changes)
 	if err != nil {
 		return err
 	}
-	if d := testtable.Diff(got, m.past[v]); d != "" {
+	if d := testtable.Diff(got, now.text(m.past[v].rows)); d != "" {
 		return fmt.Errorf("adds up to %s", d)
 	}
 	return nil
+}
+
+// widen gives change rows the columns that came later, as nulls.
+func (m *opsModel) widen(lines []string) ([]string, error) {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		row := map[string]any{}
+		d := json.NewDecoder(strings.NewReader(l))
+		d.UseNumber()
+		if err := d.Decode(&row); err != nil {
+			return nil, err
+		}
+		for _, now := range m.names {
+			if _, ok := row[now]; !ok {
+				row[now] = nil
+			}
+		}
+		out[i] = testtable.CanonicalJSON(row)
+	}
+	sort.Strings(out)
+	return out, nil
 }
 
 // finish looks at older versions, at the whole feed, and at a stream that is cut and
@@ -468,7 +519,8 @@ func (m *opsModel) finish(seed uint64) error {
 		if err != nil {
 			return err
 		}
-		if d := testtable.Diff(got, m.past[v]); d != "" {
+		past := &opsModel{names: m.past[v].names}
+		if d := testtable.Diff(got, past.text(m.past[v].rows)); d != "" {
 			return fmt.Errorf("version %d: %s", v, d)
 		}
 	}
@@ -480,7 +532,9 @@ func (m *opsModel) finish(seed uint64) error {
 	for v := from; v <= snap.Version; v++ {
 		want = append(want, m.feeds[v]...)
 	}
-	sort.Strings(want)
+	if want, err = m.widen(want); err != nil {
+		return err
+	}
 	got, err := m.feed(cdf.Range{FromVersion: &from})
 	if err != nil {
 		return fmt.Errorf("feed from %d: %w", from, err)
@@ -496,6 +550,11 @@ func (m *opsModel) finish(seed uint64) error {
 			return err
 		}
 		b, err := s.Next(ctx)
+		var changed *cdf.SchemaChangedError
+		if errors.As(err, &changed) {
+			so.Position = &changed.At
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("stream from %d: %w", from, err)
 		}
@@ -510,7 +569,9 @@ func (m *opsModel) finish(seed uint64) error {
 		}
 		so.Position = &b.End
 	}
-	sort.Strings(streamed)
+	if streamed, err = m.widen(streamed); err != nil {
+		return err
+	}
 	if d := testtable.Diff(streamed, want); d != "" {
 		return fmt.Errorf("stream from %d: %s", from, d)
 	}
@@ -521,7 +582,8 @@ func (m *opsModel) finish(seed uint64) error {
 func runOps(t *testing.T, cfg opsConfig, ops []tableOp, seed uint64) (err error) {
 	spec := cfg.spec()
 	m := &opsModel{t: t, cfg: cfg, spec: spec, tb: testtable.New(t, spec), names: map[string]string{"id": "id", "k": "k", "p": "p"},
-		past: map[int64][]string{0: nil}, feeds: map[int64][]string{}}
+		past: map[int64]opsVersion{}, feeds: map[int64][]string{}}
+	m.past[0], m.past[1] = opsVersion{names: m.names}, opsVersion{names: m.names}
 	m.spec.Options = m.tb.Options()
 	if err := m.addFirst(); err != nil {
 		return err
@@ -568,11 +630,10 @@ func (m *opsModel) addFirst() error {
 	if _, err := tx.Commit(ctx, deltalog.CommitOptions{Operation: "SET TBLPROPERTIES"}); err != nil {
 		return err
 	}
-	m.past[1] = nil
 	if !m.cfg.feed {
 		return nil
 	}
-	return errors.Join(m.addUp(0, false), m.addUp(1, true))
+	return errors.Join(m.addUp(0), m.addUp(1))
 }
 
 // shrink drops operations while the list still fails.

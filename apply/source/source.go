@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-data/sluice/apply/source/debezium"
 	"github.com/sluice-data/sluice/apply/source/files"
 	"github.com/sluice-data/sluice/apply/source/rows"
+	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -27,12 +28,14 @@ const (
 	Debezium      Format = "debezium"
 	DebeziumPlain Format = "debezium-unwrapped"
 	Rows          Format = "rows"
+	// DeltaFeed is the change feed of a Delta table that From names.
+	DeltaFeed Format = "delta"
 )
 
 // Formats lists the names that ParseFormat takes: those above and those of
 // package changes.
 func Formats() []Format {
-	out := []Format{Auto, Debezium, DebeziumPlain, Rows}
+	out := []Format{Auto, Debezium, DebeziumPlain, Rows, DeltaFeed}
 	for _, name := range changes.Names() {
 		out = append(out, Format(name))
 	}
@@ -79,6 +82,10 @@ type Spec struct {
 	// delimiter, header, overwrite, stable_age.
 	Options map[string]string
 
+	// OpenTable opens the newest version of the Delta table at a path of From; nil
+	// where there is none. Without it tables are no sources.
+	OpenTable func(ctx context.Context, path string) (*deltalog.Snapshot, error)
+
 	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
 	TimeZone *time.Location
 	Stdin    io.Reader
@@ -111,6 +118,9 @@ type Opened struct {
 // Open makes the source and its decoders. Without a format the first records
 // decide; standard input is buffered for that.
 func Open(ctx context.Context, s Spec) (*Opened, error) {
+	if out, err := s.openFeed(ctx); out != nil || err != nil {
+		return out, err
+	}
 	fo, rest, err := s.fileOptions()
 	if err != nil {
 		return nil, err

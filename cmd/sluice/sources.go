@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
 	"github.com/sluice-data/sluice/apply/source/rows"
+	"github.com/sluice-data/sluice/delta"
+	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -34,7 +37,7 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 		return nil, err
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != ""}
+		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}
@@ -52,6 +55,24 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 		in.onPoison = apply.PoisonFail
 	}
 	return in, nil
+}
+
+// sourceTable opens a table as a source; nil if there is none at the path. Globs
+// and files are none.
+func (a *app) sourceTable(ctx context.Context, location string) (*deltalog.Snapshot, error) {
+	if local := strings.TrimPrefix(location, "file://"); !strings.Contains(local, "://") {
+		if info, err := os.Stat(filepath.Join(local, "_delta_log")); err != nil || !info.IsDir() {
+			return nil, nil
+		}
+	}
+	t, err := a.openTable(ctx, location)
+	if errors.Is(err, delta.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.Snapshot(ctx)
 }
 
 // nameOperation: the operation column of plain rows never lands in the table. A

@@ -144,8 +144,8 @@ func (f *applyFlags) check() error {
 		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" {
 			return notYet("source " + scheme + "://")
 		}
-		if isTable(src) && !f.snapshot {
-			return notYet("a Delta table as source (" + src + ")")
+		if isTable(src) && !f.snapshot && len(f.from) > 1 {
+			problems = append(problems, "--from "+src+": a Delta table is the only source of its flow")
 		}
 	}
 	problems = append(problems, f.snapshotFlags.problems(f)...)

@@ -174,7 +174,7 @@ func TestApply_Refusals(t *testing.T) {
 		{"missing input", "", []string{"--from", "none.jsonl"}, exitNotFound, "NOT_FOUND"},
 		{"unknown format", row, []string{"--from", "-", "--format", "xml"}, exitUsage, "UNKNOWN_FORMAT"},
 		{"unknown option", row, []string{"--from", "-", "--format", "rows", "--keys", "id", "--sequence-by", "ts", "--option", "x=1"}, exitUsage, "BAD_OPTION"},
-		{"a Delta table as source", "", []string{"--from", "table"}, exitUsage, "NOT_SUPPORTED_YET"},
+		{"a Delta table as source", "", []string{"--from", "table"}, exitUsage, "KEYS_NEEDED"},
 		{"no events", "", []string{"--from", "-"}, exitUsage, "FORMAT_UNCLEAR"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

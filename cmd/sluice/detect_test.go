@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDetect_BundledCorpus(t *testing.T) {
+	dir := t.TempDir()
+	writeEvents(t, dir, 0)
+	var r lookResult
+	if err := json.Unmarshal([]byte(must(t, dir, "detect", "events.jsonl")), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Format != "debezium" || len(r.Tables) < 2 || len(r.Poison) != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, table := range r.Tables {
+		if len(table.Keys) == 0 || len(table.Sequence) == 0 || table.Schema == "" || string(table.Sample) == "null" {
+			t.Errorf("%+v", table)
+		}
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 1 {
+		t.Errorf("detect left %v", files)
+	}
+	text := must(t, dir, "detect", "events.jsonl", "-o", "table")
+	if !strings.Contains(text, "format    debezium") || !strings.Contains(text, "keys      ") {
+		t.Error(text)
+	}
+}
+
+func TestDetect_SaysWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rows.jsonl")
+	if err := os.WriteFile(file, []byte("{\"id\":1,\"name\":\"a\",\"op\":\"I\"}\n{\"id\":2,\"op\":\"Q\"}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text := must(t, dir, "detect", "rows.jsonl", "-o", "table", "--format", "rows")
+	for _, want := range []string{"needs --keys", "needs --sequence-by"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestApply_ChainedTables: a target of apply is the source of the next one.
+func TestApply_ChainedTables(t *testing.T) {
+	dir := t.TempDir()
+	for _, lines := range []int{20, 60, 0} {
+		writeEvents(t, dir, lines)
+		must(t, dir, "apply", "--into", "orders", "--from", "events.jsonl", "--table", "orders")
+		must(t, dir, "apply", "--into", "copy", "--from", "orders", "--keys", "id")
+		sameRows(t, "copy", must(t, dir, "cat", "copy"), must(t, dir, "cat", "orders"))
+	}
+	before := must(t, dir, "log", "copy")
+	must(t, dir, "apply", "--into", "copy", "--from", "orders", "--keys", "id")
+	if after := must(t, dir, "log", "copy"); after != before {
+		t.Errorf("nothing new, but\n%s", after)
+	}
+	if r := sluice(t, dir, "apply", "--into", "c2", "--from", "orders"); r.code != exitUsage || !strings.Contains(r.stderr, "KEYS_NEEDED") {
+		t.Error(r.code, r.stderr)
+	}
+}

@@ -295,6 +295,12 @@ func (p *updatePlan) apply(before arrow.RecordBatch) (arrow.RecordBatch, error) 
 	return p.rules.Regenerate(after, p.given)
 }
 
+// SetField replaces the field of a at path, indices of struct fields from the outside
+// in, by v; without a path it is v itself. v must hold values of the field's type.
+func SetField(a arrow.Array, path []int, v arrow.Array) (arrow.Array, error) {
+	return setPath(a, path, v)
+}
+
 // setPath replaces a, or the field of it at path; a null struct on the way becomes
 // one whose other fields are null.
 func setPath(a arrow.Array, path []int, v arrow.Array) (arrow.Array, error) {

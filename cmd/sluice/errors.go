@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-data/sluice/internal/rowio"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
+	"github.com/sluice-data/sluice/merge"
 	"github.com/sluice-data/sluice/storage"
 	"github.com/sluice-data/sluice/storage/open"
 )
@@ -185,10 +186,11 @@ func (f *failure) ofExpressions(err error) {
 	var syntax *expr.SyntaxError
 	var bind *expr.BindError
 	var eval *expr.EvalError
+	var statement *merge.StatementError
 	switch {
 	case errors.As(err, &ddl):
 		f.exit, f.code, f.hint = exitUsage, "INVALID_SCHEMA", `write columns as "id BIGINT NOT NULL, name STRING"`
-	case errors.As(err, &syntax), errors.As(err, &bind):
+	case errors.As(err, &syntax), errors.As(err, &bind), errors.As(err, &statement):
 		f.exit = exitUsage
 	case errors.As(err, &eval):
 		f.exit = exitRefused

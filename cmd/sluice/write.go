@@ -41,6 +41,7 @@ func metricsOf(m delta.Metrics) map[string]int64 {
 	return map[string]int64{
 		"rows_inserted": m.RowsInserted, "rows_updated": m.RowsUpdated, "rows_deleted": m.RowsDeleted, "rows_copied": m.RowsCopied,
 		"files_added": m.FilesAdded, "files_removed": m.FilesRemoved, "change_files": m.ChangeFiles,
+		"deletion_vectors_added": m.VectorsAdded, "deletion_vectors_removed": m.VectorsRemoved,
 		"bytes_added": m.BytesAdded, "bytes_removed": m.BytesRemoved, "change_bytes": m.ChangeBytes,
 	}
 }
@@ -58,6 +59,9 @@ func summaryOf(m delta.Metrics) string {
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "no row counted")
+	}
+	if m.VectorsAdded > 0 {
+		parts = append(parts, plural(m.VectorsAdded, "deletion vector ", "deletion vectors ")+"written")
 	}
 	return fmt.Sprintf("%s; %s added, %d removed", strings.Join(parts, ", "), plural(m.FilesAdded, "file", "files"), m.FilesRemoved)
 }

@@ -14,7 +14,7 @@
 //  4. JSON output is valid UTF-8 and valid JSON whatever the bytes of the rows;
 //     terminal output holds no control characters.
 //
-// Entry points: [NewWriter], [Read], [ReadPath], [ParseForm], [ParseTime].
+// Entry points: [NewWriter], [Read], [ReadPath], [Open], [ParseForm], [ParseTime].
 //
 // The package must not import delta, merge, apply or cmd.
 package rowio

@@ -227,6 +227,31 @@ func ExpectedRows(t *testing.T, c *Corpus, dir, name string) Table {
 	return ByKey(c.Tables[name].Key, out)
 }
 
+// Skips tells whether a column of the table is not compared.
+func Skips(c *Corpus, table string) bool {
+	for col := range c.Tables[table].Columns {
+		if skipColumn(c, table, col) {
+			return true
+		}
+	}
+	return false
+}
+
+// CanonDB is rows as the database prints them in canonical form, by key.
+func CanonDB(c *Corpus, name string, rows []map[string]any) Table {
+	var out []map[string]string
+	for _, r := range rows {
+		m := map[string]string{}
+		for col, typ := range c.Tables[name].Columns {
+			if !skipColumn(c, name, col) {
+				m[col] = canonDB(typ, r[col])
+			}
+		}
+		out = append(out, m)
+	}
+	return ByKey(c.Tables[name].Key, out)
+}
+
 // Tables are the tables of a corpus that have a key, sorted.
 func Tables(t testing.TB, dir string) []string {
 	t.Helper()

@@ -89,7 +89,7 @@ func (p *proposal) commit(ctx context.Context) (done bool, err error) {
 	tx.ReadWholeTable()
 	*tx.Actions() = p.actions()
 	res, err := tx.Commit(ctx, deltalog.CommitOptions{
-		Operation: p.operation, Parameters: p.parameters(), Metrics: p.metrics, NotBlind: true, Tags: p.staged.tags,
+		Operation: p.operation, Parameters: p.parameters(), Metrics: p.metrics, NotBlind: true, Tags: p.tags(),
 		Isolation: deltalog.Serializable, MaxAttempts: maxTries, OnConflict: p.raced,
 	})
 	switch {
@@ -104,6 +104,14 @@ func (p *proposal) commit(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("commit target: %w", err) // what was staged may be live
 	}
 	return false, errors.Join(fmt.Errorf("commit target: %w", err), p.discard(ctx))
+}
+
+// tags are those of the commit; a commit of positions alone has none.
+func (p *proposal) tags() map[string]string {
+	if p.staged == nil {
+		return nil
+	}
+	return p.staged.tags
 }
 
 // take makes the committed state the pinned one. The snapshot follows at the next

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/sluice-data/sluice/apply/event"
+	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/merge"
 )
@@ -183,10 +184,10 @@ func (a *attempt) decideHistory(ctx context.Context, j joiner, events []incoming
 		return err
 	}
 	a.fold.expect, a.fold.judged = a.expect, map[string]ExpectationCount{}
-	if a.groups, err = a.find(ctx, span); err != nil {
+	if err := a.findHistory(ctx, span); err != nil {
 		return err
 	}
-	if err := a.fold.readHistory(a.groups); err != nil {
+	if err := a.fold.readHidden(); err != nil {
 		return err
 	}
 	a.decision, err = a.fold.runHistory(a.groups, a.t.run.o.Clock().UnixMicro())
@@ -279,8 +280,14 @@ func (a *attempt) find(ctx context.Context, span *merge.Range) ([]merge.Group, e
 	if err := a.checkUnique(ctx, files); err != nil {
 		return nil, err
 	}
-	keys := merge.Keys{Columns: a.shape.keyNames(), Set: make(map[string]int, len(a.fold.keys))}
-	for i, k := range a.fold.keys {
+	return a.findIn(ctx, files, a.fold.keys, span)
+}
+
+// findIn looks keys up in some of the target's files.
+func (a *attempt) findIn(ctx context.Context, files []*deltalog.Add, keyed []*keyed, span *merge.Range) (_ []merge.Group, err error) {
+	t := a.t
+	keys := merge.Keys{Columns: a.shape.keyNames(), Set: make(map[string]int, len(keyed))}
+	for i, k := range keyed {
 		keys.Set[k.key] = i
 		if len(t.state.departed[k.key]) > 0 {
 			span.Open() // the new keys of its images are known as bytes only

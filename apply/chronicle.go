@@ -26,7 +26,8 @@ func newHistoryFold(j joiner, s *shape, st *state, events []incoming) (*fold, er
 		k := f.touch(e.key)
 		k.list = append(k.list, happening{seq: e.seq, sys: e.sys, del: e.op == event.Delete, at: e.at, event: i})
 		if e.op == event.Upsert && e.other != "" && !e.at.o.full(e.at.row) {
-			f.touch(e.other)
+			old := f.touch(e.other)
+			old.asks = append(old.asks, e.seq)
 		}
 	}
 	f.counts.Read = int64(len(events))
@@ -65,11 +66,10 @@ func (g *storedRows) view(r *register, row, slot int, covers func(int32) bool, a
 	return ref{o, row}
 }
 
-// readHistory reads the events of the keys off the found rows and the state.
-func (f *fold) readHistory(groups []merge.Group) error {
+// readRows takes the rows of the groups from number `from` on up.
+func (f *fold) readRows(groups []merge.Group, from int) error {
 	s := f.shape
-	views := make([]*storedRows, len(groups))
-	for g := range groups {
+	for g := from; g < len(groups); g++ {
 		grp := &groups[g]
 		o, err := s.storedImage(grp.Batch)
 		if err != nil {
@@ -85,20 +85,29 @@ func (f *fold) readHistory(groups []merge.Group) error {
 				v.frame[i] = grp.Batch.Column(at[0])
 			}
 		}
-		views[g] = v
+		f.views = append(f.views, v)
 		for r := range grp.Rows {
 			if err := f.readRow(v, h, string(grp.Keys[r]), g, r); err != nil {
 				return err
 			}
 		}
 	}
-	reader, err := newHiddenReader(s, f.covers)
+	return nil
+}
+
+// readHidden completes the events of the keys by those of the state and by what
+// their rows tell.
+func (f *fold) readHidden() error {
+	reader, err := newHiddenReader(f.shape, f.covers)
 	if err != nil {
 		return err
 	}
 	for _, k := range f.keys {
 		seen := map[string]bool{}
 		for _, fact := range f.state.hidden[k.key] {
+			if k.seed != nil && bytes.Compare(fact.seq, k.seed.u) <= 0 {
+				continue
+			}
 			e := happening{seq: fact.seq, event: -1}
 			if err := f.readFact(reader, fact, k.key, &e); err != nil {
 				return err
@@ -108,12 +117,42 @@ func (f *fold) readHistory(groups []merge.Group) error {
 			}
 			k.list = append(k.list, e)
 		}
-		if s.storedAs == storedSCD2 {
-			f.deriveEvents(k, views, seen)
+		if f.shape.storedAs == storedSCD2 && k.seed == nil {
+			f.deriveEvents(k, f.views, seen)
 		}
 	}
 	reader.finish()
 	return nil
+}
+
+// plant makes the open row of a key its seed if every event of the batch comes after
+// all that the row knows. The key's other rows are then out of reach.
+func (k *keyed) plant() bool {
+	var open *storedRow
+	for _, r := range k.rows {
+		if r.reg.span.end != nil {
+			continue
+		}
+		if open != nil {
+			return false
+		}
+		open = r
+	}
+	if open == nil {
+		return false
+	}
+	for i := range k.list {
+		if bytes.Compare(k.list[i].seq, open.reg.u) <= 0 {
+			return false
+		}
+	}
+	for _, s := range k.asks {
+		if bytes.Compare(s, open.reg.u) <= 0 {
+			return false
+		}
+	}
+	k.seed, k.rows = &open.reg, []*storedRow{open}
+	return true
 }
 
 // readRow takes one stored row up.
@@ -225,13 +264,13 @@ func (f *fold) runHistory(groups []merge.Group, now int64) (*decision, error) {
 			if f.shape.storedAs == storedBitemporal {
 				t.was = quiet.beliefs(old)
 			} else {
-				t.was = quiet.run(old, nil).rows
+				t.was = quiet.run(old, k.seed).rows
 			}
 		}
 		if f.shape.storedAs == storedBitemporal {
 			t.rows = h.beliefs(k.list)
 		} else {
-			t.c = h.run(k.list, nil)
+			t.c = h.run(k.list, k.seed)
 			t.rows = t.c.rows
 		}
 		all = append(all, t)
@@ -309,7 +348,7 @@ func (f *fold) fillMoved(h *historian) {
 		if e.sys != nil {
 			from = slices.DeleteFunc(slices.Clone(from), func(x happening) bool { return bytes.Compare(x.sys, e.sys) > 0 })
 		}
-		old := h.below(from, e.seq, nil)
+		old := h.below(from, e.seq, f.index[e.other].seed)
 		if !old.live {
 			continue
 		}
@@ -350,6 +389,15 @@ func (f *fold) decideRuns(d *decision, h *historian, t told, hides map[*register
 	need, err := f.untold(h, t.c, rows, kept, now)
 	if err != nil {
 		return err
+	}
+	if seed := t.k.seed; seed != nil { // what is older was not looked at and stays
+		var old []hiddenFact
+		for _, fact := range f.state.hidden[t.k.key] {
+			if bytes.Compare(fact.seq, seed.u) <= 0 && !slices.ContainsFunc(need, fact.same) {
+				old = append(old, fact)
+			}
+		}
+		need = append(old, need...)
 	}
 	for _, r := range t.rows {
 		if !hides[r] {

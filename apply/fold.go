@@ -28,6 +28,7 @@ type fold struct {
 	// leaving are the key changes that the batch concerns.
 	leaving map[leave]*departure
 	counts  Events
+	views   []*storedRows // by group; of a target with history
 	expect  []expectation
 	judged  map[string]ExpectationCount
 }
@@ -42,6 +43,10 @@ type keyed struct {
 	events []incoming // kept only if asked
 	rows   []*storedRow
 	list   []happening // of a target with history
+	asks   [][]byte    // sequences below which a key change asks for values
+	// seed is the key's open row where every event comes after all that is known: then
+	// nothing older is looked at.
+	seed *register
 }
 
 // storedRow is where a key's row is in the target.

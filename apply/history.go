@@ -76,6 +76,10 @@ func (h *historian) run(list []happening, seed *register) *chronicle {
 		r := reg
 		r.span = &sp
 		row = &r
+		c.upserts = append(c.upserts, known{reg.u, reg})
+		if reg.d != nil {
+			c.deletes = append(c.deletes, reg.d)
+		}
 	}
 	quiet := h.joiner
 	for i := 0; i < len(list); {

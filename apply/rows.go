@@ -225,6 +225,23 @@ func (s *shape) buildColumn(i int, regs []*register) (arrow.Array, error) {
 	})
 }
 
+// closedRows tells the rows that no event in order changes: those with an end, of
+// either period. They lie in files of their own (apply-state 7.3).
+func (s *shape) closedRows(b arrow.RecordBatch) []bool {
+	out := make([]bool, b.NumRows())
+	for f := 1; f < len(s.frame); f += 2 {
+		at := b.Schema().FieldIndices(s.schema.Fields[s.frame[f]].Name)
+		if len(at) != 1 {
+			continue
+		}
+		end := b.Column(at[0])
+		for r := range out {
+			out[r] = out[r] || end.IsValid(r)
+		}
+	}
+	return out
+}
+
 // buildFrame is framework column f of rows.
 func (s *shape) buildFrame(i, f int, regs []*register) (arrow.Array, error) {
 	b := array.NewBuilder(memory.DefaultAllocator, s.arrow[i])

@@ -40,6 +40,9 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 	if change != nil {
 		opts.Config = change.config
 	}
+	if sh.frame != nil {
+		opts.Apart = sh.closedRows
+	}
 	full := &schema.Struct{Fields: append(append([]schema.Field(nil), sh.schema.Fields...), sh.hidden().Fields...)}
 	sch, err := schema.ArrowSchema(full)
 	if err != nil {

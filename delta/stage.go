@@ -65,6 +65,10 @@ type StageOptions struct {
 	Identity bool
 	// Recompute computes generated columns of all new rows instead of verifying them.
 	Recompute bool
+	// Apart, if set, tells the rows of a batch that go to files of their own, so that
+	// those who look for the others need not read them. A row that a rewrite copies is
+	// asked for again.
+	Apart func(rows arrow.RecordBatch) []bool
 	// inserted are files of new rows of the same commit, written before; their rows go
 	// into the change files if the commit has any.
 	inserted []datafile.WrittenFile
@@ -315,7 +319,7 @@ func (s *stager) run(ctx context.Context, p *editPlan, insert []arrow.RecordBatc
 }
 
 func (s *stager) do(ctx, inner context.Context, t task) error {
-	w, err := s.writer()
+	w, err := s.rowWriter()
 	if err != nil {
 		return err
 	}
@@ -417,7 +421,7 @@ func (s *stager) imagesOf(ctx context.Context, a *deltalog.Add, kind string) err
 
 // rewrite streams one file: deleted rows go, updated ones are replaced, the rest is
 // copied.
-func (s *stager) rewrite(ctx context.Context, w *datafile.Writer, e FileEdit, m *Metrics) error {
+func (s *stager) rewrite(ctx context.Context, w *rowWriter, e FileEdit, m *Metrics) error {
 	del, upd := e.Delete, e.Update
 	for b, err := range datafile.Read(ctx, s.t.store, s.l, e.File, datafile.ReadOptions{Hidden: true, RowIDs: s.moves}) {
 		if err != nil {
@@ -454,7 +458,7 @@ func (s *stager) rewrite(ctx context.Context, w *datafile.Writer, e FileEdit, m 
 	return nil
 }
 
-func (s *stager) write(ctx context.Context, w *datafile.Writer, b arrow.RecordBatch, rows []int64) error {
+func (s *stager) write(ctx context.Context, w *rowWriter, b arrow.RecordBatch, rows []int64) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -479,7 +483,7 @@ func (s *stager) recordRows(ctx context.Context, b arrow.RecordBatch, rows []int
 }
 
 // update writes the new form of the changed rows of a batch and both images.
-func (s *stager) update(ctx context.Context, w *datafile.Writer, e FileEdit, b arrow.RecordBatch, changed []int64, at int64) error {
+func (s *stager) update(ctx context.Context, w *rowWriter, e FileEdit, b arrow.RecordBatch, changed []int64, at int64) error {
 	if len(changed) == 0 {
 		return nil
 	}

@@ -114,7 +114,7 @@ func (s *stager) mask(ctx context.Context, e FileEdit) (mask, error) {
 
 // apply writes the new rows and the images of files that get a deletion vector. Files
 // are read side by side, only for the rows that are needed; the writer is shared.
-func (s *stager) apply(ctx, inner context.Context, w *datafile.Writer, masks []mask, m *Metrics) error {
+func (s *stager) apply(ctx, inner context.Context, w *rowWriter, masks []mask, m *Metrics) error {
 	var mu sync.Mutex
 	err := pipeline.ForEach(inner, s.t.opts.Workers, slices.Values(masks), func(inner context.Context, k mask) error {
 		return s.applyMask(ctx, inner, w, &mu, k)
@@ -129,7 +129,7 @@ func (s *stager) apply(ctx, inner context.Context, w *datafile.Writer, masks []m
 	return nil
 }
 
-func (s *stager) applyMask(ctx, inner context.Context, w *datafile.Writer, mu *sync.Mutex, k mask) error {
+func (s *stager) applyMask(ctx, inner context.Context, w *rowWriter, mu *sync.Mutex, k mask) error {
 	deleted, before := s.image(k.Deleted, len(k.Delete)), s.image(k.Before, len(k.Update))
 	var wanted []int64
 	if s.feed && deleted == nil {
@@ -331,7 +331,7 @@ func wideStats(text string, physical int64) string {
 // replace writes the new form of n updated rows, the first of which is number at of
 // the edit, and both images; before may be nil when neither Rewrite nor the feed
 // needs it.
-func (s *stager) replace(ctx context.Context, w *datafile.Writer, e FileEdit, before arrow.RecordBatch, at, n int) error {
+func (s *stager) replace(ctx context.Context, w *rowWriter, e FileEdit, before arrow.RecordBatch, at, n int) error {
 	var after arrow.RecordBatch
 	if e.Rewrite != nil {
 		var err error

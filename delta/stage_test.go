@@ -317,14 +317,15 @@ func TestTable_Conflicts(t *testing.T) {
 			}
 		})
 	}
-	t.Run("append after a change of column mapping is refused", func(t *testing.T) {
-		_, err := race(t, spec, add(`{"id":9}`), func(tb *delta.Table) error {
+	t.Run("C-18 append after column mapping was switched on: names are the same", func(t *testing.T) {
+		tb, err := race(t, spec, add(`{"id":9}`), func(tb *delta.Table) error {
 			_, err := tb.SetProperties(ctx, map[string]string{"delta.columnMapping.mode": "name"}, delta.PropertyOptions{Upgrade: true})
 			return err
 		})
-		if !errors.Is(err, delta.ErrInvalid) && !errors.Is(err, delta.ErrConflict) {
-			t.Errorf("got %v", err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		wantRows(t, tb, delta.ScanOptions{Where: "id = 9"}, `{"id":9,"k":null,"p":null}`)
 	})
 }
 

@@ -41,22 +41,7 @@ func (l *Log) openCheckpoint(ctx context.Context, set *checkpointSet) (*checkpoi
 			}
 			continue
 		}
-		want, err := columns(strings.Join([]string{txnDDL, metadataDDL, protocolDDL, domainDDL, sidecarDDL}, ", "))
-		if err != nil {
-			return nil, nil, err
-		}
-		err = l.readParquet(ctx, f.key, func(file *parquetio.File) error {
-			for b, err := range file.Read(ctx, want, parquetio.ReadOptions{}) {
-				if err != nil {
-					return err
-				}
-				if err := takeState(b.RecordBatch, state, &sidecars); err != nil {
-					return &CorruptError{ErrorCode: codeCorrupt, File: f.key, Reason: err.Error()}
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := l.readState(ctx, f.key, state, &sidecars); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -73,6 +58,25 @@ func (l *Log) openCheckpoint(ctx context.Context, set *checkpointSet) (*checkpoi
 		src.sidecars = append(src.sidecars, key)
 	}
 	return src, state, nil
+}
+
+// readState reads everything but the file actions of one Parquet file.
+func (l *Log) readState(ctx context.Context, key string, state *Actions, sidecars *[]string) error {
+	want, err := columns(strings.Join([]string{txnDDL, metadataDDL, protocolDDL, domainDDL, sidecarDDL}, ", "))
+	if err != nil {
+		return err
+	}
+	return l.readParquet(ctx, key, func(file *parquetio.File) error {
+		for b, err := range file.Read(ctx, want, parquetio.ReadOptions{}) {
+			if err != nil {
+				return err
+			}
+			if err := takeState(b.RecordBatch, state, sidecars); err != nil {
+				return &CorruptError{ErrorCode: codeCorrupt, File: key, Reason: err.Error()}
+			}
+		}
+		return nil
+	})
 }
 
 func unusable(checkpoint, key string, cause error) error {

@@ -361,19 +361,30 @@ func (c *committer) finish(ctx context.Context) CommitResult {
 		at = *c.info.InCommitTimestamp
 	}
 	r := CommitResult{Version: c.version, Time: time.UnixMilli(at).UTC(), TxnID: c.info.TxnID, Attempts: c.attempts, Winners: c.winners}
+	if !c.log.opts.NoChecksums {
+		c.writeChecksum(ctx)
+	}
 	if c.log.opts.NoCheckpoints || c.version == 0 || c.version%c.after.Props.CheckpointInterval != 0 {
 		return r
 	}
-	if err := c.checkpoint(ctx); err != nil {
+	s, err := c.checkpoint(ctx)
+	if err != nil {
 		r.CheckpointErr = err
 		c.log.opts.Logger.Warn("checkpoint failed", "version", c.version, "error", err)
 		return r
 	}
 	r.Checkpoint = true
+	if s.Props.EnableExpiredLogCleanup {
+		// Like the checkpoint itself it never fails the commit (W-722).
+		cleaned, err := c.log.CleanUp(ctx, s, CleanUpOptions{})
+		if r.LogFilesDeleted = len(cleaned.Deleted); err != nil {
+			c.log.opts.Logger.Warn("log clean-up failed", "version", c.version, "error", err)
+		}
+	}
 	return r
 }
 
-func (c *committer) checkpoint(ctx context.Context) error {
+func (c *committer) checkpoint(ctx context.Context) (*Snapshot, error) {
 	var s *Snapshot
 	var err error
 	if c.t.snap != nil {
@@ -382,7 +393,7 @@ func (c *committer) checkpoint(ctx context.Context) error {
 		s, err = c.log.At(ctx, c.version)
 	}
 	if err != nil {
-		return fmt.Errorf("read version %d: %w", c.version, err)
+		return nil, fmt.Errorf("read version %d: %w", c.version, err)
 	}
-	return c.log.WriteCheckpoint(ctx, s)
+	return s, c.log.WriteCheckpoint(ctx, s)
 }

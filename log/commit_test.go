@@ -196,8 +196,7 @@ func TestTransaction_Commit(t *testing.T) {
 		}
 		s = mustLatest(t, l)
 		w = l.Begin(s)
-		md := *s.Metadata
-		w.SetMetadata(&md)
+		w.SetMetadata(withProps(s, "x", "y"))
 		mustCommit(t, w, CommitOptions{})
 		tx = l.Begin(s)
 		tx.Add(file("x"))

@@ -87,6 +87,16 @@ func encodeCommit(info *commitInfoWire, a *Actions) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
+	if err := enc.Encode(map[string]any{"commitInfo": info}); err != nil {
+		return nil, fmt.Errorf("encode commitInfo: %w", err)
+	}
+	err := encodeActions(enc, a)
+	return b.Bytes(), err
+}
+
+// encodeActions writes one action a line.
+func encodeActions(enc *json.Encoder, a *Actions) error {
+	enc.SetEscapeHTML(false)
 	var err error
 	put := func(key string, v any) {
 		if err == nil {
@@ -95,7 +105,6 @@ func encodeCommit(info *commitInfoWire, a *Actions) ([]byte, error) {
 			}
 		}
 	}
-	put("commitInfo", info)
 	if a.Protocol != nil {
 		put("protocol", a.Protocol)
 	}
@@ -127,7 +136,7 @@ func encodeCommit(info *commitInfoWire, a *Actions) ([]byte, error) {
 		}
 		put("cdc", c)
 	}
-	return b.Bytes(), err
+	return err
 }
 
 // removeWire leaves partitionValues out when the removed file had none recorded:

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // LogDir is the prefix of all log files below a table root.
@@ -98,3 +99,5 @@ func CheckpointKey(version int64) string {
 func versionPrefix(version int64) string { return fmt.Sprintf("%s%020d", LogDir, version) }
 
 func logName(key string) string { return strings.TrimPrefix(key, LogDir) }
+
+func timeOf(f logFile) time.Time { return time.UnixMilli(f.modTime).UTC() }

@@ -20,6 +20,10 @@ type segment struct {
 	version    int64
 	checkpoint *checkpointSet
 	commits    []logFile
+	// tail is how commits are read: by themselves or by compaction files.
+	tail []tailFile
+	// checksum is the .crc of version, nil if none is listed.
+	checksum *logFile
 }
 
 // listOnce names the log's files of versions from on as one listing shows them, in
@@ -166,6 +170,12 @@ func buildSegment(files []logFile, ck *checkpointSet, version int64) (*segment, 
 	}
 	if next != version+1 {
 		return nil, gapError(after, next, version+1)
+	}
+	s.tail = planTail(s.commits, files)
+	for _, f := range files {
+		if f.kind == checksumFile && f.version == version {
+			s.checksum = &f
+		}
 	}
 	return s, nil
 }

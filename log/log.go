@@ -34,6 +34,8 @@ type Options struct {
 	SidecarActions int
 	// NoCheckpoints turns off checkpoints after commits.
 	NoCheckpoints bool
+	// NoChecksums turns off version checksums after commits.
+	NoChecksums bool
 }
 
 func (o Options) withDefaults() Options {

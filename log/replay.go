@@ -43,6 +43,7 @@ func (s *Snapshot) state(ctx context.Context) (*fileState, error) {
 		if st, err = s.replay(ctx); err != nil {
 			return nil, err
 		}
+		s.reportChecksum(ctx, st)
 	}
 	if st.sorted == nil {
 		st.sort()
@@ -154,5 +155,20 @@ func (st *fileState) sort() {
 	st.sorted = make([]*Add, len(st.keys))
 	for i, k := range st.keys {
 		st.sorted[i] = st.live[k]
+	}
+}
+
+// reportChecksum logs when a listed checksum and the replay disagree. Reading
+// goes on with the replay; [Snapshot.VerifyChecksum] is for those who must know.
+func (s *Snapshot) reportChecksum(ctx context.Context, st *fileState) {
+	if s.checksum == nil || s.checksum.size > maxChecksum {
+		return
+	}
+	c, err := s.Checksum(ctx)
+	if err == nil && c != nil {
+		err = s.compareChecksum(c, st)
+	}
+	if err != nil {
+		s.log.opts.Logger.Warn("version checksum", "version", s.Version, "error", err)
 	}
 }

@@ -20,6 +20,8 @@ type Snapshot struct {
 	fileTime time.Time
 	txns     map[string]*Txn
 	domains  map[string]*DomainMetadata
+	// checksum is the .crc of Version where a listing showed it.
+	checksum *logFile
 
 	// tail are the commits after the checkpoint, oldest first; both are the raw
 	// material of files and not looked at again once those are loaded.
@@ -59,21 +61,20 @@ func (l *Log) newSnapshot(ctx context.Context, seg *segment) (*Snapshot, error) 
 		s.checkpoint, s.checkpointVersion = src, seg.checkpoint.version
 		fold(state)
 	}
-	for _, f := range seg.commits {
-		c, err := l.readCommitFile(ctx, f)
-		if err != nil {
-			return nil, err
-		}
+	var err error
+	if s.tail, err = l.readTail(ctx, seg.tail); err != nil {
+		return nil, err
+	}
+	for _, c := range s.tail {
 		fold(&c.Actions)
-		s.tail = append(s.tail, c)
 		s.info, s.fileTime = c.Info, c.FileTime
 	}
+	s.checksum = seg.checksum
 	for name, d := range s.domains {
 		if d.Removed {
 			delete(s.domains, name)
 		}
 	}
-	var err error
 	s.TableConfig, err = NewTableConfig(protocol, metadata)
 	if err != nil {
 		return nil, err

@@ -34,6 +34,11 @@ func (s *Snapshot) Timeline(ctx context.Context) (*Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.timelineOf(files)
+}
+
+// timelineOf is the timeline of a listing.
+func (s *Snapshot) timelineOf(files []logFile) (*Timeline, error) {
 	t := &Timeline{log: s.log, ictFrom: latest, known: map[int64]int64{}, rebuildable: earliestRebuildable(files)}
 	t.commits = commitFiles(files, -1, s.Version)
 	// Only the unbroken run that ends at s.Version counts.

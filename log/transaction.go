@@ -153,6 +153,8 @@ type CommitResult struct {
 	// why it was not though it was due. It never fails the commit (W-705).
 	Checkpoint    bool
 	CheckpointErr error
+	// LogFilesDeleted counts what the log clean-up after the checkpoint deleted.
+	LogFilesDeleted int
 }
 
 // UnknownOutcomeError: the commit may or may not have been written and could not be

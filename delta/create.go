@@ -87,6 +87,9 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 	}
 	features = append(features, featuresOf(config)...)
 	features = append(features, ruleFeatures(s, config)...)
+	if uses(s, schema.Variant) {
+		features = append(features, deltalog.VariantType)
+	}
 	if uses(s, schema.TimestampNTZ) {
 		features = append(features, deltalog.TimestampNTZ)
 	}

@@ -79,7 +79,7 @@ func zoneless(lines []string) []string {
 
 // unsupported are tables with a feature that this version refuses to read, by name.
 var unsupported = map[string]string{
-	"variant": "variantType", "variant_shredded": "variantShredding", "unshredded-variant": "variantType", "table-with-geo": "geospatial",
+	"table-with-geo": "geospatial",
 }
 
 // TestGoldenSpark reads the tables of golden/spark, at the newest version and at

@@ -47,6 +47,7 @@ const (
 	CheckpointProtection  Feature = "checkpointProtection"
 	ColumnDefaults        Feature = "allowColumnDefaults"
 	VariantType           Feature = "variantType"
+	VariantTypePreview    Feature = "variantType-preview"
 	MaterializePartitions Feature = "materializePartitionColumns"
 )
 
@@ -105,10 +106,10 @@ func featureTable() []featureRow {
 		{name: Clustering, needs: []Feature{DomainMetadataF}, read: yes, write: no, failAtUpgrade: true},
 		{name: TypeWidening, rw: true, read: yes, write: yes},
 		{name: TypeWideningPreview, rw: true, read: yes, write: yes},
-		{name: VariantType, rw: true, failAtUpgrade: true},
-		{name: "variantType-preview", rw: true, failAtUpgrade: true},
-		{name: "variantShredding", rw: true, needs: []Feature{VariantType}, failAtUpgrade: true},
-		{name: "variantShredding-preview", rw: true, needs: []Feature{VariantType}, failAtUpgrade: true},
+		{name: VariantType, rw: true, read: yes, write: yes, failAtUpgrade: true},
+		{name: VariantTypePreview, rw: true, read: yes, write: yes, failAtUpgrade: true},
+		{name: "variantShredding", rw: true, needs: []Feature{VariantType}, read: yes, write: yes, failAtUpgrade: true},
+		{name: "variantShredding-preview", rw: true, needs: []Feature{VariantType}, read: yes, write: yes, failAtUpgrade: true},
 		{name: MaterializePartitions, read: yes, write: inactive, active: prop("enableMaterializePartitionColumnsFeature", "true"), failAtUpgrade: true},
 		{name: CheckpointProtection, read: yes, write: yes, failAtUpgrade: true},
 		{name: "icebergCompatV1", needs: []Feature{ColumnMapping}, read: yes, write: inactive, active: prop("enableIcebergCompatV1", "true")},

@@ -60,9 +60,9 @@ func TestProtocol_Shapes(t *testing.T) {
 		})
 	}
 	t.Run("R-302 all unsupported names at once", func(t *testing.T) {
-		_, err := NewTableConfig(rw(3, 7, []string{"zzz", "variantType", "deletionVectors"}, []string{"zzz", "variantType", "deletionVectors", "onlyWriters"}), meta(nil, ""))
+		_, err := NewTableConfig(rw(3, 7, []string{"zzz", "geospatial", "deletionVectors"}, []string{"zzz", "geospatial", "deletionVectors", "onlyWriters"}), meta(nil, ""))
 		var ue *UnsupportedError
-		if !errors.As(err, &ue) || !slices.Equal(ue.Features, []string{"variantType", "zzz"}) || ue.Code() != "DELTA_UNSUPPORTED_FEATURES_FOR_READ" {
+		if !errors.As(err, &ue) || !slices.Equal(ue.Features, []string{"geospatial", "zzz"}) || ue.Code() != "DELTA_UNSUPPORTED_FEATURES_FOR_READ" {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -142,9 +142,9 @@ func TestTableConfig_Require(t *testing.T) {
 		{TypeWidening, true, true, nil, ""},
 		{TypeWidening, true, true, map[string]string{"delta.enableTypeWidening": "true"}, ""},
 		{"typeWidening-preview", true, true, nil, ""},
-		{"variantType", false, false, nil, ""},
-		{"variantType-preview", false, false, nil, ""},
-		{"variantShredding", false, false, nil, ""},
+		{"variantType", true, true, nil, ""},
+		{"variantType-preview", true, true, nil, ""},
+		{"variantShredding", true, true, nil, ""},
 		{"materializePartitionColumns", true, true, nil, ""},
 		{"materializePartitionColumns", true, false, map[string]string{"delta.enableMaterializePartitionColumnsFeature": "true"}, ""},
 		{"checkpointProtection", true, true, nil, ""},

@@ -250,7 +250,9 @@ func (c *TableConfig) unsupportedUses() []string {
 	need(IdentityColumns, c.fieldWith("delta.identity.start"))
 	need("allowColumnDefaults", c.fieldWith("CURRENT_DEFAULT"))
 	need(TimestampNTZ, c.columnOf(schema.TimestampNTZ))
-	need("variantType", c.columnOf(schema.Variant))
+	if !c.Supports(VariantTypePreview) {
+		need(VariantType, c.columnOf(schema.Variant))
+	}
 	return out
 }
 

@@ -60,7 +60,7 @@ func (b *binder) clock(name string, pos Pos) *bnode {
 }
 
 func functionOf(name string) (function, bool) {
-	for _, table := range []map[string]function{generalFunctions, textFunctions, numberFunctions, timeFunctions, nestedFunctions} {
+	for _, table := range []map[string]function{generalFunctions, textFunctions, numberFunctions, timeFunctions, nestedFunctions, variantFunctions} {
 		if f, ok := table[name]; ok {
 			return f, true
 		}
@@ -79,7 +79,7 @@ func functionOf(name string) (function, bool) {
 // FunctionNames lists the functions that expressions may call, sorted.
 func FunctionNames() []string {
 	var out []string
-	for _, table := range []map[string]function{generalFunctions, textFunctions, numberFunctions, timeFunctions, nestedFunctions} {
+	for _, table := range []map[string]function{generalFunctions, textFunctions, numberFunctions, timeFunctions, nestedFunctions, variantFunctions} {
 		for name := range table {
 			out = append(out, name)
 		}

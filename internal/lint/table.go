@@ -21,6 +21,7 @@ var layers = []layer{
 	{pkg: "internal/invariants", tier: 0},
 	{pkg: "internal/demodata", tier: 0},
 	{pkg: "internal/curve", tier: 0},
+	{pkg: "internal/variant", tier: 0},
 
 	{pkg: "internal/dv", tier: 10},
 	{pkg: "internal/expr", tier: 10},

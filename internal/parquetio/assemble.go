@@ -18,6 +18,8 @@ func (p *planNode) build(cols []*column, n int) (arrow.ArrayData, error) {
 		return p.buildStruct(cols, n)
 	case planList, planMap:
 		return p.buildList(cols, n)
+	case planVariant:
+		return p.buildVariant(cols, n)
 	}
 	a := array.MakeArrayOfNull(memory.DefaultAllocator, p.typ, n)
 	defer a.Release()

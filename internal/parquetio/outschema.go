@@ -99,6 +99,7 @@ func (s *outSchema) field(name string, t schema.Type, at arrow.DataType, nullabl
 	var err error
 	if t == schema.Variant {
 		t = variantStruct
+		s.elements[at0].LogicalType = format.LogicalType{Value: &format.VariantType{SpecificationVersion: 1}}
 	}
 	switch t := t.(type) {
 	case *schema.Struct:

@@ -17,6 +17,7 @@ const (
 	planStruct
 	planList
 	planMap
+	planVariant // joined from what is shredded over several columns
 )
 
 // planNode says how one wanted type is built from the levels and values of leaf
@@ -162,7 +163,7 @@ func (p *plan) shape(kid *planNode, n *node) int {
 // bare plans a node without regard to its own repetition.
 func (p *plan) bare(n *node, want schema.Type, typ arrow.DataType, column string) (*planNode, error) {
 	if want == schema.Variant {
-		want = variantStruct
+		return p.variant(n, typ, column)
 	}
 	ancRep, ancDef := n.maxRep, enclosing(n)
 	if n.repetition == repeated && n.parent != nil {
@@ -239,11 +240,5 @@ func (p *plan) bare(n *node, want schema.Type, typ arrow.DataType, column string
 	out.slot = p.use(n, false)
 	return out, nil
 }
-
-// The children of a variant in the order of its Arrow form.
-var variantStruct = &schema.Struct{Fields: []schema.Field{
-	{Name: "metadata", Type: schema.Binary},
-	{Name: "value", Type: schema.Binary},
-}}
 
 func pathString(path []string) string { return strings.Join(path, ".") }

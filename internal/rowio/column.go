@@ -127,6 +127,8 @@ func (c *column) primitive(t schema.Primitive, zone *time.Location) error {
 		c.json = c.stringToken
 	case *array.TimestampBuilder:
 		c.timestamp(b, t == schema.Timestamp, zone)
+	case *array.StructBuilder:
+		return c.variantColumn()
 	case *array.NullBuilder:
 		c.text = func(s []byte) error { return fmt.Errorf("a VOID column holds only null") }
 		c.json = c.mismatch

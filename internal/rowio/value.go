@@ -49,7 +49,11 @@ func appendJSONValue(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, e
 			}
 			return b, err
 		case schema.Variant:
-			return appendJSONStruct(b, variantParts, arr, i)
+			text, err := variantText(arr, i)
+			if err != nil {
+				return nil, err
+			}
+			return appendJSONString(b, string(text)), nil
 		}
 		if a, ok := arr.(*array.String); ok {
 			return appendJSONString(b, a.Value(i)), nil
@@ -60,9 +64,6 @@ func appendJSONValue(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, e
 	text, _, err := appendScalar(b, t, arr, i)
 	return text, err
 }
-
-var variantParts = &schema.Struct{Fields: []schema.Field{
-	{Name: "metadata", Type: schema.Binary}, {Name: "value", Type: schema.Binary}}}
 
 func appendJSONStruct(b []byte, t *schema.Struct, arr arrow.Array, i int) ([]byte, error) {
 	s, ok := arr.(*array.Struct)
@@ -170,7 +171,8 @@ func appendText(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, error)
 		return appendJSONValue(b, t, arr, i)
 	case schema.Primitive:
 		if t == schema.Variant {
-			return appendJSONValue(b, t, arr, i)
+			text, err := variantText(arr, i)
+			return append(b, text...), err
 		}
 	}
 	b, _, err := appendScalar(b, t, arr, i)

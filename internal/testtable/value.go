@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/sluice-data/sluice/internal/variant"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -105,8 +106,11 @@ func BatchLines(b arrow.RecordBatch) []string {
 	return out
 }
 
+var variantType, _ = schema.ArrowType(schema.Variant)
+
 // Value is a[i] in the value forms of the golden tables: integers and floats as
-// json.Number, decimals and times as text, binary as base64.
+// json.Number, decimals and times as text, binary as base64, variants
+// as their JSON text.
 func Value(a arrow.Array, i int) any {
 	if a.IsNull(i) {
 		return nil
@@ -143,6 +147,13 @@ func Value(a arrow.Array, i int) any {
 	case *array.Decimal128:
 		return schema.FormatDecimal(a.Value(i).BigInt(), int(a.DataType().(*arrow.Decimal128Type).Scale))
 	case *array.Struct:
+		if arrow.TypeEqual(a.DataType(), variantType) {
+			text, err := variant.AppendJSON(nil, a.Field(0).(*array.Binary).Value(i), a.Field(1).(*array.Binary).Value(i))
+			if err != nil {
+				return err.Error()
+			}
+			return string(text)
+		}
 		out := map[string]any{}
 		st := a.DataType().(*arrow.StructType)
 		for c := range a.NumField() {

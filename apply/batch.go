@@ -198,7 +198,7 @@ func (a *attempt) decideHistory(ctx context.Context, j joiner, events []incoming
 func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 	t := a.t
 	var table *schema.Struct
-	if t.snap != nil {
+	if t.snap != nil && !t.state.target.Fresh {
 		table = t.snap.Schema
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
@@ -223,6 +223,9 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 	}
 	if t.snap == nil {
 		return nil
+	}
+	if t.state.target.Fresh {
+		return t.refit(a.shape)
 	}
 	if err := t.physicalFor(a.shape); err != nil {
 		return err

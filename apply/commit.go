@@ -38,7 +38,11 @@ type proposal struct {
 	keys      map[string]*keyed // of the batch; nil: none
 	config    *tableChange      // nil: metadata and protocol stay
 	operation string
-	metrics   map[string]string
+	// replace, if set, is the whole next content of the state, replaceF its files: an
+	// operation. It never holds its place against a winner.
+	replace  *state
+	replaceF *stateFiles
+	metrics  map[string]string
 
 	// base is what the last written state version was built from, next its content.
 	base    *state
@@ -130,8 +134,14 @@ func (p *proposal) take(version int64) {
 // writeState writes S' from the base.
 func (p *proposal) writeState(ctx context.Context) error {
 	t := p.t
+	if p.replace != nil {
+		next := p.replace.clone()
+		next.walk = t.snap.Version
+		return p.putState(ctx, p.replaceF, next, t.run.o.Clock())
+	}
 	next, _ := nextState(p.base, t.flow, p.positions)
-	next.target = targetMark{ID: t.snap.Metadata.ID, Format: formatNumber}
+	next.target.ID, next.target.Format = t.snap.Metadata.ID, formatNumber
+	next.target.Fresh = next.target.Fresh && p.def == nil
 	next.walk = t.snap.Version
 	next.takeEpochs(t.state)
 	now := t.run.o.Clock()
@@ -167,7 +177,11 @@ func (p *proposal) writeState(ctx context.Context) error {
 			delete(next.hidden, key)
 		}
 	}
-	version, files, err := t.states.write(ctx, p.baseF, next, p.facts, now)
+	return p.putState(ctx, p.baseF, next, now)
+}
+
+func (p *proposal) putState(ctx context.Context, base *stateFiles, next *state, now time.Time) error {
+	version, files, err := p.t.states.write(ctx, base, next, p.facts, now)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (t *target) tableChange(s *shape) (*tableChange, error) {
 			md.Configuration[k], changed = v, true
 		}
 	}
-	if t.adopt {
+	if t.adopt || t.state.target.Fresh {
 		for k, v := range t.ownProperties(s) {
 			set(k, v)
 		}
@@ -215,6 +215,29 @@ func usesType(t, want schema.Type) bool {
 		return usesType(t.Key, want) || usesType(t.Value, want)
 	}
 	return t == want
+}
+
+// refit fits the first batch after a full refresh: the table's columns and types are
+// those of the batch. A column that stays keeps its identity.
+func (t *target) refit(s *shape) error {
+	s.grown = len(s.schema.Fields) != len(t.snap.Schema.Fields)
+	for i := range s.schema.Fields {
+		f := &s.schema.Fields[i]
+		at := t.snap.Schema.Index(f.Name)
+		if at >= 0 && schema.EqualIgnoringNullability(plainType(t.snap.Schema.Fields[at].Type), plainType(f.Type)) {
+			*f = t.snap.Schema.Fields[at]
+		} else if t.snap.Mode() != schema.ModeNone {
+			if t.mapped == nil {
+				t.mapped = map[string]string{}
+			}
+			if t.mapped[f.Name] == "" {
+				t.mapped[f.Name] = "col-" + t.run.o.NewID()
+			}
+			f.Metadata = f.Metadata.With(schema.MappingNameKey, t.mapped[f.Name])
+		}
+		s.grown = s.grown || at != i || f.Type.String() != t.snap.Schema.Fields[i].Type.String()
+	}
+	return s.finish()
 }
 
 // physicalFor gives columns that join a mapped table, or one that must become

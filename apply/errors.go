@@ -66,6 +66,11 @@ const (
 	CodeConflict             = "APPLY_CONFLICT"
 	CodeReservedTargetColumn = "RESERVED_TARGET_COLUMN"
 	CodeStatePathMismatch    = "APPLY_STATE_PATH_MISMATCH"
+	CodeRefreshNotAllowed    = "REFRESH_NOT_ALLOWED"
+	CodeUnknownFlow          = "UNKNOWN_FLOW"
+	CodeRewindAcrossRefresh  = "REWIND_ACROSS_REFRESH"
+	CodeRewindGone           = "REWIND_FILES_GONE"
+	CodeTargetWentBack       = "TARGET_WENT_BACK"
 
 	CodeDuplicateSnapshotKey   = snapshotError + "DUPLICATE_KEY_VIOLATION"
 	CodeOutOfOrderSnapshot     = snapshotError + "OUT_OF_ORDER_SNAPSHOT_VERSION"

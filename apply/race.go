@@ -20,6 +20,9 @@ import (
 // protocol never get here: the log refuses them first.
 func (p *proposal) raced(ctx context.Context, winners []*deltalog.Commit) (*deltalog.Rebased, error) {
 	t := p.t
+	if p.replace != nil {
+		return nil, fmt.Errorf("version %d came first: %w", winners[0].Version, errRaced)
+	}
 	if age := t.run.o.Clock().Sub(p.began); age > attemptAge {
 		return nil, fmt.Errorf("files are %s old: %w", age, errRaced)
 	}
@@ -90,6 +93,9 @@ func (p *proposal) clashesFiles(w *deltalog.Commit) bool {
 // state row of a key of the batch.
 func (p *proposal) clashesState(before, after *state) bool {
 	flow := p.t.flow
+	if before.target.Generation != after.target.Generation || before.target.Resets[flow] != after.target.Resets[flow] {
+		return true
+	}
 	if !bytes.Equal(before.truncate.seq, after.truncate.seq) ||
 		!maps.Equal(before.positionsOf(flow), after.positionsOf(flow)) || before.once[flow] != after.once[flow] {
 		return true

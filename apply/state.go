@@ -71,6 +71,14 @@ type source struct{ flow, source string }
 type targetMark struct {
 	ID     string `json:"id"` // metaData.id
 	Format int    `json:"format"`
+	// Generation counts rewinds and refreshes, Refreshes the latter, Resets the
+	// resets of each flow: a run that sees them change must read its source again.
+	Generation int            `json:"generation,omitempty"`
+	Refreshes  int            `json:"refreshes,omitempty"`
+	Resets     map[string]int `json:"resets,omitempty"`
+	// Fresh: a full refresh has emptied the target and no batch has come since; its
+	// columns and types are those of the next one.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // fact is a sequence and when it was learned.

@@ -31,6 +31,9 @@ type stateTable struct {
 	config map[string]string
 }
 
+// errStateGone marks a state that a target names and that is not there as written.
+var errStateGone = errors.New("state is gone or damaged")
+
 // stateFiles are the files of a state version: one with the control rows, and the
 // keyed facts in the order they were added.
 type stateFiles struct {
@@ -72,7 +75,7 @@ func newStateTable(store storage.Store, o Options) (*stateTable, error) {
 func (t *stateTable) load(ctx context.Context, version int64) (*state, *stateFiles, error) {
 	mismatch := func(err error) error {
 		return &Error{Code: CodeStateMismatch, Phase: PhaseState,
-			Message: fmt.Sprintf("version %d of the apply state, which the target names, cannot be read", version), Err: err}
+			Message: fmt.Sprintf("version %d of the apply state, which the target names, cannot be read", version), Err: fmt.Errorf("%w: %w", errStateGone, err)}
 	}
 	snap, err := t.log.At(ctx, version)
 	if err != nil {

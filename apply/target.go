@@ -46,7 +46,11 @@ type target struct {
 	plans     map[string]*plan
 	result    TargetResult
 	parked    *Error
-	mapped    map[string]string // physical names of columns that are about to join
+	// generation is what the run pinned first; lenient operations pin a target whose
+	// state cannot be read as one without.
+	generation string
+	lenient    bool
+	mapped     map[string]string // physical names of columns that are about to join
 }
 
 func newTarget(r *run, dir, title string, store storage.Store) *target {
@@ -88,6 +92,14 @@ func (t *target) pin(ctx context.Context) error {
 		return nil
 	}
 	t.result.Version = t.snap.Version
+	if err := t.pinned(ctx); err != nil {
+		return err
+	}
+	return t.checkGeneration()
+}
+
+// pinned reads what belongs to the snapshot.
+func (t *target) pinned(ctx context.Context) (err error) {
 	if err := t.checkTable(); err != nil {
 		return err
 	}
@@ -189,6 +201,10 @@ func (t *target) pinState(ctx context.Context) error {
 			return t.checkTarget()
 		}
 		st, files, err := t.states.load(ctx, version)
+		if t.lenient && errors.Is(err, errStateGone) {
+			st, files, err = newState(), nil, nil
+			st.target.ID = t.snap.Metadata.ID
+		}
 		if err != nil {
 			return t.named(err)
 		}
@@ -206,7 +222,7 @@ func (t *target) pinState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(adds) > 0 {
+	if len(adds) > 0 && !t.lenient {
 		return t.mismatch("the target has rows that apply wrote, but no commit names their state (a clone, or its log was changed)")
 	}
 	t.state.walk = t.snap.Version // born empty, nothing committed yet
@@ -214,7 +230,7 @@ func (t *target) pinState(ctx context.Context) error {
 }
 
 func (t *target) checkTarget() error {
-	if id := t.state.target.ID; id != t.snap.Metadata.ID {
+	if id := t.state.target.ID; id != t.snap.Metadata.ID && !t.lenient {
 		return t.mismatch(fmt.Sprintf("the state belongs to table %s, the target is table %s (a clone or a replaced table)", id, t.snap.Metadata.ID))
 	}
 	return nil

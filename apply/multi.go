@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/storage"
@@ -47,15 +48,44 @@ func (r *run) openMany(ctx context.Context) (from map[string]event.Position, dec
 		if err := r.park(t, t.pin(ctx)); err != nil {
 			return nil, "", false, err
 		}
-		id := r.low.state.members[k]
+		id, _, _ := strings.Cut(r.low.state.members[k], " ")
 		if t.parked == nil && (t.snap == nil || t.snap.Metadata.ID != id) {
 			return nil, "", false, t.named(stored(CodeTargetMissing, "the flow has written table %s here, which is gone or was replaced; restore it, or start a new flow", id))
 		}
 	}
 	from = r.low.state.positionsOf(r.name)
+	for _, t := range r.order {
+		t.adoptName(r.flow.Name)
+		if t.parked == nil && t.memberMark() != r.low.state.members[source{r.name, t.dir}] {
+			t.lower(from)
+		}
+	}
 	decoder = from[""].Decoder
 	delete(from, "")
 	return from, decoder, false, nil
+}
+
+// memberMark is what the low-water table knows a target by: its id, and how often it
+// went back.
+func (t *target) memberMark() string {
+	mark := t.state.target
+	if mark.Generation == 0 && mark.Resets[t.flow] == 0 {
+		return t.snap.Metadata.ID
+	}
+	return fmt.Sprintf("%s %d/%d", t.snap.Metadata.ID, mark.Generation, mark.Resets[t.flow])
+}
+
+// lower takes positions back to where a target that went back needs to read from.
+func (t *target) lower(from map[string]event.Position) {
+	for src, p := range from {
+		have, ok := t.state.position(t.flow, src)
+		switch {
+		case !ok:
+			delete(from, src)
+		case have.Offset < p.Offset || p.Done && !have.Done:
+			from[src] = have
+		}
+	}
 }
 
 func (l *lowWater) load(ctx context.Context) error {
@@ -95,8 +125,8 @@ func (r *run) writeLow(ctx context.Context, positions []event.Position) error {
 		if t.snap == nil || t.result.Version < 0 && next.members[k] == "" {
 			continue
 		}
-		if id := t.snap.Metadata.ID; next.members[k] == "" {
-			next.members[k], moved = id, true
+		if mark := t.memberMark(); next.members[k] != mark && !stopped {
+			next.members[k], moved = mark, true
 		}
 	}
 	if r.flow.Once && !stopped && !next.once[r.name] {

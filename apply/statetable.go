@@ -99,23 +99,31 @@ func (t *stateTable) load(ctx context.Context, version int64) (*state, *stateFil
 		} else {
 			files.facts = append(files.facts, a)
 		}
-		for b, err := range datafile.Read(ctx, t.store, t.layout, a, datafile.ReadOptions{}) {
-			if err != nil {
-				var fe *datafile.FileError
-				if errors.As(err, &fe) {
-					return nil, nil, mismatch(err)
-				}
-				return nil, nil, fmt.Errorf("read apply state: %w", err)
+		if err := t.eachRow(ctx, a, s.add); err != nil {
+			var fe *datafile.FileError
+			if errors.As(err, &fe) {
+				return nil, nil, mismatch(err)
 			}
-			if err := s.addBatch(b.RecordBatch); err != nil {
-				return nil, nil, err
-			}
+			return nil, nil, err
 		}
 	}
 	return s, files, nil
 }
 
-func (s *state) addBatch(b arrow.RecordBatch) error {
+// eachRow calls f for the rows of a state file.
+func (t *stateTable) eachRow(ctx context.Context, a *deltalog.Add, f func(stateRow) error) error {
+	for b, err := range datafile.Read(ctx, t.store, t.layout, a, datafile.ReadOptions{}) {
+		if err == nil {
+			err = eachRowOf(b.RecordBatch, f)
+		}
+		if err != nil {
+			return fmt.Errorf("read apply state: %w", err)
+		}
+	}
+	return nil
+}
+
+func eachRowOf(b arrow.RecordBatch, f func(stateRow) error) error {
 	kind, ok1 := b.Column(0).(*array.String)
 	flow, ok2 := b.Column(1).(*array.String)
 	key, ok3 := b.Column(2).(*array.Binary)
@@ -133,7 +141,7 @@ func (s *state) addBatch(b arrow.RecordBatch) error {
 	}
 	for r := range int(b.NumRows()) {
 		row := stateRow{Kind: kind.Value(r), Flow: flow.Value(r), Key: raw(key, r), Seq: raw(seq, r), Payload: raw(payload, r), At: int64(at.Value(r))}
-		if err := s.add(row); err != nil {
+		if err := f(row); err != nil {
 			return err
 		}
 	}

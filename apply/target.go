@@ -50,6 +50,7 @@ type target struct {
 	// state cannot be read as one without.
 	generation string
 	lenient    bool
+	quiet      bool              // looks at the state alone, not at what others did since
 	mapped     map[string]string // physical names of columns that are about to join
 }
 
@@ -111,6 +112,9 @@ func (t *target) pinned(ctx context.Context) (err error) {
 	}
 	if t.layout, err = datafile.LayoutOf(t.snap.TableConfig, t.run.o.TimeZone); err != nil {
 		return err
+	}
+	if t.quiet {
+		return nil
 	}
 	return t.walk(ctx)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-data/sluice/apply"
 	deltalog "github.com/sluice-data/sluice/log"
 )
 
@@ -71,6 +73,9 @@ type feedReport struct {
 type applyReport struct {
 	StateVersion *int64            `json:"state_version"`
 	Properties   map[string]string `json:"properties"`
+	// State is what the state holds; null where Problem says why it cannot be read.
+	State   *apply.StateReport `json:"state"`
+	Problem string             `json:"problem,omitempty"`
 }
 
 func newInspectCommand(a *app) *cobra.Command {
@@ -96,6 +101,11 @@ func newInspectCommand(a *app) *cobra.Command {
 			r, err := inspect(cmd.Context(), store.URL(), snap)
 			if err != nil {
 				return fmt.Errorf("inspect %s: %w", args[0], err)
+			}
+			if r.Apply != nil && r.Apply.StateVersion != nil {
+				if err := a.inspectState(cmd.Context(), args[0], r.Apply); err != nil {
+					return fmt.Errorf("inspect %s: %w", args[0], err)
+				}
 			}
 			if a.wantsSummary() {
 				_, err := fmt.Fprint(a.stdout, r.text())
@@ -202,6 +212,22 @@ func inspectApply(snap *deltalog.Snapshot) *applyReport {
 	return r
 }
 
+// inspectState reads what the state holds, where it lies by itself or at the path
+// that the table records. A damaged state is reported, not an error.
+func (a *app) inspectState(ctx context.Context, location string, r *applyReport) error {
+	m, o, err := a.operator(location, r.Properties["sluice.apply.state"])
+	if err != nil {
+		return err
+	}
+	r.State, err = apply.Inspect(ctx, m, o)
+	var refused *apply.Error
+	if errors.As(err, &refused) {
+		r.Problem = oneLine(refused.Error())
+		return nil
+	}
+	return err
+}
+
 func (r *tableReport) text() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -263,7 +289,17 @@ func (r *tableReport) text() string {
 		line("change feed", "off")
 	}
 	if r.Apply != nil && r.Apply.StateVersion != nil {
-		line("apply state", "version %d", *r.Apply.StateVersion)
+		if r.Apply.State == nil {
+			line("apply state", "version %d, %s", *r.Apply.StateVersion, r.Apply.Problem)
+		} else {
+			for i, text := range r.Apply.State.Text() {
+				name := "apply state"
+				if i > 0 {
+					name = ""
+				}
+				line(name, "%s", text)
+			}
+		}
 	}
 	return b.String()
 }

@@ -12,14 +12,14 @@ var laterCommands = map[string]string{
 	"run": "a pipeline", "diff": "rows that differ between versions", "check": "what can be done with a table",
 	"explain": "every event of a key", "verify": "compare with another table",
 	"fsck": "check log and files", "alter": "change a table's schema or properties",
-	"clone":   "copy a table",
-	"convert": "Parquet to Delta", "rewind": "go back with state and positions", "refresh": "start a flow anew",
-	"reset": "forget positions", "quarantine": "list, show and replay poison",
+	"clone":      "copy a table",
+	"convert":    "Parquet to Delta",
+	"quarantine": "list, show and replay poison",
 }
 
 // laterFlags are flags of the contract that this version lacks, by command.
 var laterFlags = map[string][]string{
-	"apply": {"follow", "batch-interval", "snapshot", "snapshot-version", "max-delete-fraction", "allow-empty-snapshot", "listen", "memory"},
+	"apply": {"follow", "batch-interval", "listen", "memory"},
 }
 
 // laterFlag finds the flag that a parse error complains of among laterFlags.

@@ -85,7 +85,8 @@ func newRoot(a *app) *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"streams", "Changing data from change streams:", []*cobra.Command{newApplyCommand(a), newDetectCommand(a), newFmtCommand(a), newDemoCommand(a)}},
+		{"streams", "Changing data from change streams:", []*cobra.Command{newApplyCommand(a), newRewindCommand(a), newRefreshCommand(a), newResetCommand(a),
+			newDetectCommand(a), newFmtCommand(a), newDemoCommand(a)}},
 		{"reading", "Reading:", []*cobra.Command{newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a)}},
 		{"tables", "Table operations:", []*cobra.Command{newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a),
 			newDeleteCommand(a), newUpdateCommand(a), newMergeCommand(a), newOptimizeCommand(a), newVacuumCommand(a), newRestoreCommand(a), newCloneCommand(a), newCheckpointCommand(a)}},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-data/sluice/apply/source/changes"
 	"github.com/sluice-data/sluice/apply/source/debezium"
 	"github.com/sluice-data/sluice/apply/source/files"
+	"github.com/sluice-data/sluice/apply/source/kafka"
 	"github.com/sluice-data/sluice/apply/source/rows"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
@@ -66,7 +68,8 @@ func formatNames() string {
 // Spec says what to read and how.
 type Spec struct {
 	Format Format // "" is Auto
-	// From are files, globs, directories and "-".
+	// From are files, globs, directories and "-"; or kafka://brokers/topics; or,
+	// with OpenTable, a Delta table.
 	From []string
 	// Keys are the user's key columns; nil: those that the format carries.
 	Keys []string
@@ -89,6 +92,10 @@ type Spec struct {
 	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
 	TimeZone *time.Location
 	Stdin    io.Reader
+	// Getenv reads the environment, for user and password of Kafka; nil: os.Getenv.
+	Getenv func(string) string
+	// Warn, if set, hears of records that are passed over because an option says so.
+	Warn func(format string, args ...any)
 	// Host names this machine in the identity of files; "": its host name.
 	Host string
 	// Now is the clock; nil: time.Now.
@@ -121,25 +128,15 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 	if out, err := s.openFeed(ctx); out != nil || err != nil {
 		return out, err
 	}
-	fo, rest, err := s.fileOptions()
+	src, sampler, rest, err := s.records()
 	if err != nil {
 		return nil, err
 	}
-	src, err := files.New(fo)
-	if err != nil {
-		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
-	}
 	out := &Opened{Source: src, Format: s.Format}
 	var sample []*event.Record
-	if s.Format == "" || s.Format == Auto || s.Format == Rows && !s.NoOp && rest["op_column"] == "" {
-		if src.HasStdin() && (s.Format == "" || s.Format == Auto) {
-			buffered := &replay{Source: src}
-			out.Source = buffered
-			sample, err = buffered.sample(ctx, SampleSize)
-		} else if !src.HasStdin() {
-			sample, err = src.Sample(ctx, SampleSize)
-		}
-		if err != nil {
+	auto := s.Format == "" || s.Format == Auto
+	if _, stdin := src.(*replay); auto || !stdin && s.Format == Rows && !s.NoOp && rest["op_column"] == "" {
+		if sample, err = sampler(ctx, SampleSize); err != nil {
 			return nil, err
 		}
 	}
@@ -161,6 +158,44 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
 	}
 	return out, nil
+}
+
+// records opens the source of records, with how to look at its first ones, and
+// the options that are left.
+func (s *Spec) records() (event.Source, func(context.Context, int) ([]*event.Record, error), map[string]string, error) {
+	if len(s.From) > 0 && kafka.IsURL(s.From[0]) {
+		if len(s.From) > 1 {
+			return nil, nil, nil, &Error{Code: "BAD_OPTION", Reason: "topics are the only source of their flow: name several in one URL, kafka://host:port/a,b"}
+		}
+		rest := maps.Clone(s.Options)
+		if rest == nil {
+			rest = map[string]string{}
+		}
+		env := s.Getenv
+		if env == nil {
+			env = os.Getenv
+		}
+		o, err := kafka.ParseURL(s.From[0], rest, env)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		src := kafka.New(o)
+		src.Warn = s.Warn
+		return src, src.Sample, rest, nil
+	}
+	fo, rest, err := s.fileOptions()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	src, err := files.New(fo)
+	if err != nil {
+		return nil, nil, nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
+	}
+	if src.HasStdin() {
+		buffered := &replay{Source: src}
+		return buffered, buffered.sample, rest, nil
+	}
+	return src, src.Sample, rest, nil
 }
 
 // decoder checks the options by making one decoder, and gives a maker of more.

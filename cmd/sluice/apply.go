@@ -87,7 +87,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	f.batchRows, f.batchBytes = 100000, 256e6
 	p := c.Flags()
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
-	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input; .gz .zst .bz2 .snappy are read as they are;\nmay be repeated (required)")
+	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input (.gz .zst .bz2 .snappy are read as they are; may be\nrepeated), kafka://host:port/topic, or a Delta table, whose change feed is followed (required)")
 	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
 	p.StringVar(&f.table, "table", "", "source table of a mixed stream: NAME or SCHEMA.NAME (default: all, which then needs {table})")
 	p.Var(&f.keys, "keys", "key columns (default: those that the events carry)")
@@ -141,7 +141,7 @@ func (f *applyFlags) check() error {
 		problems = append(problems, "--columns and --except-columns exclude each other")
 	}
 	for _, src := range f.from {
-		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" {
+		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && scheme != "kafka" {
 			return notYet("source " + scheme + "://")
 		}
 		if isTable(src) && !f.snapshot && len(f.from) > 1 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/source/kafka"
 	"github.com/sluice-data/sluice/apply/source/rows"
 	"github.com/sluice-data/sluice/delta"
 	deltalog "github.com/sluice-data/sluice/log"
@@ -37,7 +38,7 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 		return nil, err
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable}
+		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}
@@ -60,6 +61,9 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 // sourceTable opens a table as a source; nil if there is none at the path. Globs
 // and files are none.
 func (a *app) sourceTable(ctx context.Context, location string) (*deltalog.Snapshot, error) {
+	if kafka.IsURL(location) {
+		return nil, nil
+	}
 	if local := strings.TrimPrefix(location, "file://"); !strings.Contains(local, "://") {
 		if info, err := os.Stat(filepath.Join(local, "_delta_log")); err != nil || !info.IsDir() {
 			return nil, nil

@@ -1,12 +1,9 @@
 package delta
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
-
-	deltalog "github.com/sluice-data/sluice/log"
 
 	"github.com/sluice-data/sluice/internal/expr"
 	"github.com/sluice-data/sluice/log/schema"
@@ -31,16 +28,16 @@ func logicalPath(s *schema.Struct, path []string) []string {
 
 // rulesOn names the first SQL text of the table that reads the column: a CHECK
 // constraint, an invariant, a generated column.
-func rulesOn(c *deltalog.TableConfig, path []string) string {
+func rulesOn(s *schema.Struct, conf map[string]string, path []string) string {
 	var names []string
-	for k := range c.Metadata.Configuration {
+	for k := range conf {
 		if strings.HasPrefix(strings.ToLower(k), "delta.constraints.") {
 			names = append(names, k)
 		}
 	}
 	slices.Sort(names)
 	for _, k := range names {
-		if reads(c.Schema, c.Metadata.Configuration[k], path) {
+		if reads(s, conf[k], path) {
 			return "CHECK constraint " + k[len("delta.constraints."):]
 		}
 	}
@@ -51,10 +48,10 @@ func rulesOn(c *deltalog.TableConfig, path []string) string {
 		case *schema.Struct:
 			for _, f := range t.Fields {
 				own := append(at[:len(at):len(at)], f.Name)
-				if text, ok := metadataText(f, "delta.generationExpression"); ok && !prefixed(own, path) && reads(c.Schema, text, path) {
+				if text, ok := textOf(f, keyGeneration); ok && !prefixed(own, path) && reads(s, text, path) {
 					found = "generated column " + strings.Join(own, ".")
 				}
-				if text, ok := invariantText(f); ok && !prefixed(own, path) && reads(c.Schema, text, path) {
+				if text, ok := invariantOf(f); ok && !prefixed(own, path) && reads(s, text, path) {
 					found = "the invariant of column " + strings.Join(own, ".")
 				}
 				visit(f.Type, own)
@@ -65,30 +62,8 @@ func rulesOn(c *deltalog.TableConfig, path []string) string {
 			visit(t.Value, append(at[:len(at):len(at)], "value"))
 		}
 	}
-	visit(c.Schema, nil)
+	visit(s, nil)
 	return found
-}
-
-func metadataText(f schema.Field, key string) (string, bool) {
-	raw, ok := f.Metadata.Get(key)
-	var text string
-	return text, ok && json.Unmarshal(raw, &text) == nil && text != ""
-}
-
-func invariantText(f schema.Field) (string, bool) {
-	text, ok := metadataText(f, "delta.invariants")
-	if !ok {
-		return "", false
-	}
-	var v struct {
-		Expression struct {
-			Expression string `json:"expression"`
-		} `json:"expression"`
-	}
-	if json.Unmarshal([]byte(text), &v) != nil || v.Expression.Expression == "" {
-		return text, true
-	}
-	return v.Expression.Expression, true
 }
 
 // reads reports whether SQL text reads the column. Text that is beyond our

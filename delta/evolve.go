@@ -126,7 +126,7 @@ func (t *Table) replaced(snap *deltalog.Snapshot, incoming *schema.Struct, parti
 		if j := s.Index(f.Name); j >= 0 && schema.Equal(s.Fields[j].Type, f.Type) {
 			continue
 		}
-		if by := dependents(snap, []string{f.Name}); by != "" {
+		if by := dependents(snap, snap.Schema, []string{f.Name}); by != "" {
 			return nil, dependent("replaced", f.Name, by)
 		}
 	}
@@ -165,8 +165,8 @@ func (e *evolution) fit(t *Table, snap *deltalog.Snapshot, cfg *deltalog.TableCo
 
 // dependents says what of a table would break if the column (a path of names) were
 // dropped, renamed or got another type (W-504), "" if nothing does.
-func dependents(snap *deltalog.Snapshot, path []string) string {
-	if by := rulesOn(snap.TableConfig, path); by != "" {
+func dependents(snap *deltalog.Snapshot, s *schema.Struct, path []string) string {
+	if by := rulesOn(s, snap.Metadata.Configuration, path); by != "" {
 		return by
 	}
 	// A domain that cannot be read shuts no column out; optimize says what is wrong with it.

@@ -34,11 +34,12 @@ func newAppendCommand(a *app) *cobra.Command {
 				return err
 			}
 			rows, stop := a.counted("appending", rows)
-			r, err := t.Append(cmd.Context(), rows, delta.WriteOptions{})
+			r, err := t.Append(cmd.Context(), rows, delta.WriteOptions{MergeSchema: in.merge})
 			stop()
 			return a.finish("append", args[0], t, r, err)
 		},
 	}
 	in.flags(c)
+	in.evolution(c)
 	return c
 }

@@ -11,7 +11,7 @@ import (
 var laterCommands = map[string]string{
 	"run": "a pipeline", "diff": "rows that differ between versions", "check": "what can be done with a table",
 	"explain": "every event of a key", "verify": "compare with another table",
-	"fsck": "check log and files", "alter": "change a table's schema or properties",
+	"fsck":       "check log and files",
 	"clone":      "copy a table",
 	"convert":    "Parquet to Delta",
 	"quarantine": "list, show and replay poison",

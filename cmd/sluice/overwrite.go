@@ -10,6 +10,7 @@ func newOverwriteCommand(a *app) *cobra.Command {
 	var in rowInput
 	var where string
 	var dynamic bool
+	var partition listFlag
 	c := &cobra.Command{
 		Use:   "overwrite TABLE --from FILE",
 		Short: "Replace rows of a table by the rows of a file",
@@ -39,12 +40,16 @@ func newOverwriteCommand(a *app) *cobra.Command {
 				return err
 			}
 			rows, stop := a.counted("overwriting", rows)
-			r, err := t.Overwrite(cmd.Context(), rows, delta.OverwriteOptions{Where: where, Dynamic: dynamic})
+			r, err := t.Overwrite(cmd.Context(), rows, delta.OverwriteOptions{
+				WriteOptions: delta.WriteOptions{MergeSchema: in.merge}, Where: where, Dynamic: dynamic, OverwriteSchema: in.replace, PartitionBy: partition.values})
 			stop()
 			return a.finish("overwrite", args[0], t, r, err)
 		},
 	}
 	in.flags(c)
+	in.evolution(c)
+	c.Flags().BoolVar(&in.replace, "overwrite-schema", false, "give the table the columns of the rows instead of its own")
+	c.Flags().Var(&partition, "partition-by", "with --overwrite-schema: the partition columns from then on (default: those it has)")
 	c.Flags().StringVar(&where, "where", "", "replace only the rows for which this expression is true")
 	c.Flags().BoolVar(&dynamic, "dynamic", false, "replace only the partitions of the new rows")
 	return c

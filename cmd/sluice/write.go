@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/rowio"
+	"github.com/sluice-data/sluice/log/schema"
 )
 
 // writeResult is the result object of a command that changes one table.
@@ -92,12 +93,54 @@ func (a *app) deltaOptions() (delta.Options, error) {
 type rowInput struct {
 	from   string
 	format oneOf
+	// ddl describes columns that the table does not have yet; merge and replace say
+	// whether the rows may add columns or bring their own.
+	ddl            string
+	merge, replace bool
 }
 
 func (in *rowInput) flags(c *cobra.Command) {
 	in.format.values = []string{"parquet", "jsonl", "csv", "arrow"}
 	c.Flags().StringVar(&in.from, "from", "", "file with the rows, or - for standard input (required)")
 	c.Flags().Var(&in.format, "format", "form of the rows (default: by the file's name)")
+}
+
+// evolution adds the flags of rows that change the schema.
+func (in *rowInput) evolution(c *cobra.Command) {
+	c.Flags().BoolVar(&in.merge, "merge-schema", false, "add the columns and nested fields that the table lacks, and widen types\nwhere the table has type widening on")
+	c.Flags().StringVar(&in.ddl, "schema", "", "with --merge-schema or --overwrite-schema: the new columns, or those with other types,\nof rows that do not tell them (jsonl, csv, standard input)")
+}
+
+// target is the schema that the input is read with.
+func (in *rowInput) target(table *schema.Struct) (*schema.Struct, error) {
+	if !in.merge && !in.replace {
+		if in.ddl != "" {
+			return nil, usage("INVALID_FLAG", "--schema needs --merge-schema or --overwrite-schema")
+		}
+		return table, nil
+	}
+	own, err := rowio.SchemaOf(in.from, rowio.Form(in.format.value))
+	if in.ddl != "" {
+		if own, err = schema.ParseDDL(in.ddl); err != nil {
+			return nil, fmt.Errorf("read --schema: %w", err)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case own == nil && in.replace:
+		return nil, usage("MISSING_FLAG", "--overwrite-schema: rows of this form do not tell their columns: name them with --schema")
+	case own == nil:
+		return table, nil
+	case in.replace:
+		return own, nil
+	}
+	// The table decides later whether its types widen; here they follow the rows.
+	s, err := schema.Merge(table, own, schema.MergeOptions{Widen: schema.CanWiden})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", in.from, err)
+	}
+	return s, nil
 }
 
 // check refuses what can be refused before a table is opened.
@@ -131,7 +174,11 @@ func (in *rowInput) rows(ctx context.Context, a *app, t *delta.Table) (iter.Seq2
 	if err != nil {
 		return nil, err
 	}
-	return rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: snap.Schema, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone}), nil
+	target, err := in.target(snap.Schema)
+	if err != nil {
+		return nil, err
+	}
+	return rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: target, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone}), nil
 }
 
 // counted shows progress while the rows of a write go by.

@@ -201,7 +201,7 @@ func (c ClusterBy) alter(a *alteration) error {
 	if len(c.Columns) > 4 {
 		return &deltalog.InvalidError{ErrorCode: "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS", Rule: "W-823", Reason: fmt.Sprintf("%d clustering columns, at most 4", len(c.Columns))}
 	}
-	old, err := clusteringColumns(a.snap)
+	old, err := a.snap.ClusteringColumns()
 	if err != nil {
 		return err
 	}

@@ -170,7 +170,7 @@ func dependents(snap *deltalog.Snapshot, s *schema.Struct, path []string) string
 		return by
 	}
 	// A domain that cannot be read shuts no column out; optimize says what is wrong with it.
-	columns, _ := clusteringColumns(snap)
+	columns, _ := snap.ClusteringColumns()
 	if slices.ContainsFunc(columns, func(c []string) bool { c = logicalPath(snap.Schema, c); return prefixed(c, path) || prefixed(path, c) }) {
 		return "clustering"
 	}

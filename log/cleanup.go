@@ -19,6 +19,9 @@ type CleanUpOptions struct {
 	DryRun bool
 	// Retention replaces delta.logRetentionDuration; 0 keeps it.
 	Retention time.Duration
+	// exact does not round the cutoff down to midnight; unprotect ignores the protected
+	// version, whose protection is being dropped.
+	exact, unprotect bool
 }
 
 // CleanUpResult is what a clean-up did.
@@ -52,7 +55,7 @@ func (l *Log) CleanUp(ctx context.Context, s *Snapshot, opts CleanUpOptions) (Cl
 	if err != nil || set == nil {
 		return none, err
 	}
-	return l.deleteBefore(ctx, s, files, set.version, opts.DryRun)
+	return l.deleteBefore(ctx, s, files, set.version, opts)
 }
 
 // cutoff finds the checkpoint below which the log may go, nil for none.
@@ -61,7 +64,10 @@ func (l *Log) cutoff(ctx context.Context, s *Snapshot, files []logFile, opts Cle
 	if opts.Retention > 0 {
 		keep = opts.Retention
 	}
-	at := l.Now().UTC().Add(-keep).Truncate(24 * time.Hour)
+	at := l.Now().UTC().Add(-keep)
+	if !opts.exact {
+		at = at.Truncate(24 * time.Hour)
+	}
 	commits := commitFiles(files, -1, s.Version)
 	if len(commits) < 2 || !s.InCommitTimestamps() && commits[0].modTime > at.UnixMilli() {
 		return nil, nil
@@ -89,7 +95,8 @@ func (l *Log) cutoff(ctx context.Context, s *Snapshot, files []logFile, opts Cle
 
 // deleteBefore deletes what is only needed for versions below before, which has a
 // checkpoint.
-func (l *Log) deleteBefore(ctx context.Context, s *Snapshot, files []logFile, before int64, dryRun bool) (CleanUpResult, error) {
+func (l *Log) deleteBefore(ctx context.Context, s *Snapshot, files []logFile, before int64, opts CleanUpOptions) (CleanUpResult, error) {
+	dryRun := opts.DryRun
 	r := CleanUpResult{Cutoff: before}
 	var old []logFile
 	for _, f := range files {
@@ -98,7 +105,7 @@ func (l *Log) deleteBefore(ctx context.Context, s *Snapshot, files []logFile, be
 		}
 	}
 	protected := int64(0)
-	if s.Supports(CheckpointProtection) {
+	if s.Supports(CheckpointProtection) && !opts.unprotect {
 		protected = s.Props.RequireCheckpointBefore
 	}
 	if len(old) > 0 && protected > before {

@@ -61,12 +61,12 @@ func (d *DomainMetadata) removal() *DomainMetadata {
 }
 
 // checkDomains is W-821 for the staged domains of a commit.
-func checkDomains(domains []*DomainMetadata) error {
+func checkDomains(domains []*DomainMetadata, drops Feature) error {
 	for _, d := range domains {
 		if d.Domain == "" || isSystemDomain(d.Domain) && d.Domain != ClusteringDomain && d.Domain != rowTrackingDomain {
 			return invalid("DELTA_DOMAIN_METADATA_NOT_SUPPORTED", "W-821", "domain %q is the system's and not written by this version", d.Domain)
 		}
-		if d.Domain == rowTrackingDomain && d.Removed {
+		if d.Domain == rowTrackingDomain && d.Removed && drops != RowTracking {
 			return invalid("DELTA_DOMAIN_METADATA_NOT_SUPPORTED", "W-821", "domain %s is removed only with its feature", d.Domain)
 		}
 	}

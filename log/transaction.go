@@ -111,6 +111,8 @@ type CommitOptions struct {
 	Isolation IsolationLevel
 	// NotBlind records isBlindAppend=false even for a commit of adds alone.
 	NotBlind bool
+	// drops is the feature that this commit may take out of the protocol.
+	drops Feature
 	// InfoOnly allows a commit of commitInfo alone, as VACUUM leaves them.
 	InfoOnly bool
 	// NoRebase makes any lost race a conflict (C-27): restore, clone, convert.

@@ -83,10 +83,10 @@ func (c *committer) validate() error {
 			return invalid("DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA", "W-202", "remove %s: partitionValues or size is missing", r.Path)
 		}
 	}
-	if err := checkDomains(a.Domains); err != nil {
+	if err := checkDomains(a.Domains, c.opts.drops); err != nil {
 		return err
 	}
-	if len(a.Domains) > 0 && !c.after.Supports(DomainMetadataF) {
+	if len(a.Domains) > 0 && !c.after.Supports(DomainMetadataF) && c.opts.drops != DomainMetadataF {
 		return invalid("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", "W-306", "domain metadata needs the feature %s", DomainMetadataF)
 	}
 	return nil
@@ -101,7 +101,14 @@ func (c *committer) validateTable(a *Actions) error {
 	if a.Protocol != nil && c.config != nil {
 		old := c.config.Protocol
 		f, dropped := old.downgrades(a.Protocol)
-		if dropped || a.Protocol.MinReaderVersion < old.MinReaderVersion || a.Protocol.MinWriterVersion < old.MinWriterVersion {
+		if c.opts.drops != "" {
+			// Without the one feature it is no downgrade.
+			for _, g := range old.Features() {
+				if g != c.opts.drops && !a.Protocol.Supports(g) {
+					return invalid("DELTA_INVALID_PROTOCOL_DOWNGRADE", "W-303", "dropping %s would take %s as well", c.opts.drops, g)
+				}
+			}
+		} else if dropped || a.Protocol.MinReaderVersion < old.MinReaderVersion || a.Protocol.MinWriterVersion < old.MinWriterVersion {
 			return invalid("DELTA_INVALID_PROTOCOL_DOWNGRADE", "W-303", "protocol (%d, %d) cannot become (%d, %d) %s",
 				old.MinReaderVersion, old.MinWriterVersion, a.Protocol.MinReaderVersion, a.Protocol.MinWriterVersion, f)
 		}

@@ -18,6 +18,9 @@ import (
 type CreateOptions struct {
 	Schema      *schema.Struct
 	PartitionBy []string
+	// ClusterBy are up to four columns, or fields "a.b", by which Optimize puts rows in
+	// order; it excludes PartitionBy.
+	ClusterBy []string
 	// Properties are table properties. delta.* names are held to the list of known
 	// ones; delta.columnMapping.mode=name gives columns fresh physical names.
 	Properties        map[string]string
@@ -93,6 +96,9 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 	if uses(s, schema.TimestampNTZ) {
 		features = append(features, deltalog.TimestampNTZ)
 	}
+	if len(c.ClusterBy) > 0 {
+		features = append(features, deltalog.Clustering)
+	}
 	protocol, err := deltalog.NewProtocol(features...)
 	if err != nil {
 		return nil, nil, err
@@ -111,6 +117,11 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(c.ClusterBy) > 0 {
+		if _, _, err := t.clusterDomain(cfg, c.ClusterBy); err != nil {
+			return nil, nil, err
+		}
+	}
 	return protocol, m, t.checkNewRules(cfg)
 }
 
@@ -123,6 +134,18 @@ func (t *Table) create(ctx context.Context, c CreateOptions, p *deltalog.Protoco
 	}
 	if c.Description != "" {
 		params["description"] = c.Description
+	}
+	if len(c.ClusterBy) > 0 {
+		cfg, err := deltalog.NewTableConfig(p, m)
+		if err != nil {
+			return err
+		}
+		d, names, err := t.clusterDomain(cfg, c.ClusterBy)
+		if err != nil {
+			return err
+		}
+		tx.SetDomain(d)
+		params["clusterBy"] = jsonText(names)
 	}
 	_, err := tx.Commit(ctx, deltalog.CommitOptions{
 		Operation: "CREATE TABLE", Parameters: params, Metrics: map[string]string{}, UserMetadata: c.UserMetadata, NoRebase: true,

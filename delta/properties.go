@@ -158,7 +158,7 @@ var propRules = map[string]propRule{
 	"inCommitTimestampEnablementTimestamp":               {check: anyText, refuse: internal},
 	"rowTracking.materializedRowIdColumnName":            {check: anyText, refuse: internal},
 	"rowTracking.materializedRowCommitVersionColumnName": {check: anyText, refuse: internal},
-	"enableMaterializePartitionColumnsFeature":           {check: isBool, refuse: refuseTrue},
+	"enableMaterializePartitionColumnsFeature":           {check: isBool},
 	"compatibility.symlinkFormatManifest.enabled":        {check: isBool, refuse: refuseTrue},
 	"coordinatedCommits.commitCoordinator-preview":       {check: anyText, refuse: refuseAny},
 	"coordinatedCommits.commitCoordinatorConf-preview":   {check: anyText, refuse: refuseAny},
@@ -259,6 +259,9 @@ func featuresOf(config map[string]string) []deltalog.Feature {
 	var out []deltalog.Feature
 	if on("enableChangeDataFeed") {
 		out = append(out, deltalog.ChangeDataFeed)
+	}
+	if on("enableMaterializePartitionColumnsFeature") {
+		out = append(out, deltalog.MaterializePartitions)
 	}
 	if on("enableRowTracking") {
 		out = append(out, deltalog.RowTracking)

@@ -121,7 +121,7 @@ func (w *newRows) evolve(ctx context.Context, to **datafile.Writer, rows *arrow.
 	if err != nil {
 		return err
 	}
-	next, err := w.t.newWriter(cfg)
+	next, err := w.t.newWriter(w.snap, cfg)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o S
 	if cfg == nil {
 		cfg = snap.TableConfig
 	}
-	l, err := datafile.LayoutOf(cfg, t.opts.TimeZone)
+	l, err := t.layoutFor(snap, cfg)
 	if err != nil {
 		return nil, err
 	}

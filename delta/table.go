@@ -174,7 +174,7 @@ func (t *Table) SnapshotAsOf(ctx context.Context, at time.Time) (*deltalog.Snaps
 
 // Layout is the file layout of a version.
 func (t *Table) Layout(snap *deltalog.Snapshot) (*datafile.Layout, error) {
-	return datafile.LayoutOf(snap.TableConfig, t.opts.TimeZone)
+	return t.layoutFor(snap, snap.TableConfig)
 }
 
 // Schema is the logical schema of the newest version.

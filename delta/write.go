@@ -93,7 +93,7 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 		return nil, err
 	}
 	out := &newRows{t: t, snap: snap, cfg: snap.TableConfig, rules: rules, check: check, evolution: e}
-	w, err := t.newWriter(out.cfg)
+	w, err := t.newWriter(snap, out.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func (t *Table) writeNew(ctx context.Context, snap *deltalog.Snapshot, rows iter
 }
 
 // newWriter is a writer of data files of a table.
-func (t *Table) newWriter(cfg *deltalog.TableConfig) (*datafile.Writer, error) {
-	l, err := datafile.LayoutOf(cfg, t.opts.TimeZone)
+func (t *Table) newWriter(snap *deltalog.Snapshot, cfg *deltalog.TableConfig) (*datafile.Writer, error) {
+	l, err := t.layoutFor(snap, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -124,6 +124,12 @@ func (c *TableConfig) InCommitTimestamps() bool {
 	return c.Props.InCommitTimestamps && c.Supports(InCommitTimestamp)
 }
 
+// MaterializesPartitions is true when data files hold the partition columns too (W-852).
+func (c *TableConfig) MaterializesPartitions() bool {
+	v, _ := c.property("enableMaterializePartitionColumnsFeature")
+	return strings.EqualFold(v, "true") && c.Supports(MaterializePartitions)
+}
+
 // PartitionColumns are the logical names in order.
 func (c *TableConfig) PartitionColumns() []string { return c.Metadata.PartitionColumns }
 

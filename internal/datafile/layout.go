@@ -2,6 +2,7 @@ package datafile
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ type Layout struct {
 	Codec          string
 	TargetFileSize int64
 
+	// materialize: partition columns are written into files too (W-852).
+	materialize bool
+
 	physical  *schema.Struct // Schema with physical names
 	columns   []column       // aligned with Schema.Fields
 	file      *schema.Struct // physical file columns without Carry
@@ -63,6 +67,7 @@ func LayoutOf(c *deltalog.TableConfig, zone *time.Location) (*Layout, error) {
 	l := &Layout{
 		Schema: c.Schema, Mapping: c.Mode(), Zone: zone, Codec: c.Props.Compression, TargetFileSize: c.Props.TargetFileSize,
 		prefix: c.Props.SkippingStringPrefix, tight: c.Supports(deltalog.DeletionVectors),
+		materialize: c.MaterializesPartitions(),
 	}
 	if l.Zone == nil {
 		l.Zone = time.UTC
@@ -183,6 +188,28 @@ func (l *Layout) WithStats(columns []string) *Layout {
 	}
 	return &out
 }
+
+// WithStatsPaths is l with statistics also for the columns and fields at the given
+// physical paths, whatever the limits of W-603 say.
+func (l *Layout) WithStatsPaths(paths [][]string) *Layout {
+	if len(paths) == 0 {
+		return l
+	}
+	out := *l
+	out.indexed = maps.Clone(l.indexed)
+	for _, lf := range schema.Leaves(l.file) {
+		at := strings.Join(lf.Path, "\x00")
+		for _, p := range paths {
+			if key := strings.Join(p, "\x00"); at == key || strings.HasPrefix(at, key+"\x00") {
+				out.indexed[at] = true
+			}
+		}
+	}
+	return &out
+}
+
+// HasStats tells whether the leaf at a physical path gets statistics.
+func (l *Layout) HasStats(path []string) bool { return l.indexed[strings.Join(path, "\x00")] }
 
 // IsPartition tells whether the logical column is a partition column.
 func (l *Layout) IsPartition(name string) bool {

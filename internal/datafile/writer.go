@@ -141,6 +141,12 @@ func NewWriter(store storage.Store, l *Layout, o WriterOptions) (*Writer, error)
 			w.input[c.file] = i
 		}
 	}
+	if l.materialize {
+		w.file, w.input = &schema.Struct{}, nil
+		for i, f := range l.physical.Fields {
+			w.file.Fields, w.input = append(w.file.Fields, f), append(w.input, i)
+		}
+	}
 	for _, f := range l.hidden(o.Hidden, o.RowIDs) {
 		w.input = append(w.input, len(in.Fields))
 		in.Fields = append(in.Fields, f)

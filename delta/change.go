@@ -15,6 +15,10 @@ type Change struct {
 	Config *deltalog.TableConfig
 	// Read records what the decision stands on.
 	Read func(*deltalog.Transaction)
+	// Rows, if set, lets the change stand although winners of a lost race touched the
+	// same files, where the table writes deletion vectors. The decision on a row must
+	// depend on nothing of the table but that row, Rows.Used aside.
+	Rows *RowReads
 	// Operation, Parameters and Metrics go into the history.
 	Operation           string
 	Parameters, Metrics map[string]string
@@ -37,7 +41,9 @@ func (t *Table) Change(ctx context.Context, o DMLOptions, decide func(ctx contex
 		}
 		tx := t.log.Begin(snap)
 		c.Read(tx)
+		cfg := snap.TableConfig
 		if c.Config != nil {
+			cfg = c.Config
 			if c.Config.Metadata != snap.Metadata {
 				tx.SetMetadata(c.Config.Metadata)
 			}
@@ -47,6 +53,7 @@ func (t *Table) Change(ctx context.Context, o DMLOptions, decide func(ctx contex
 		}
 		res, err := t.finish(ctx, tx, c.Staged, WriteOptions{Txn: o.Txn, UserMetadata: o.UserMetadata}, deltalog.CommitOptions{
 			Operation: c.Operation, Parameters: c.Parameters, Metrics: c.Metrics, NotBlind: true,
+			RowLevel: t.rowLevel(cfg, c.Staged, c.Rows, tx),
 		})
 		if err != nil && !unknownOutcome(err) {
 			err = errors.Join(err, c.Staged.Discard(ctx))

@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -181,43 +180,38 @@ func (t *Table) allRows(ctx context.Context, l *datafile.Layout, a *deltalog.Add
 // change is one DELETE or UPDATE, done again from the start after a lost race.
 func (t *Table) change(ctx context.Context, operation, text string, o DMLOptions, plan func(*found) ([]FileEdit, error)) (Result, error) {
 	start := t.opts.Clock()
-	return t.again(ctx, func(snap *deltalog.Snapshot) (Result, error) {
+	return t.Change(ctx, o, func(ctx context.Context, snap *deltalog.Snapshot) (*Change, error) {
 		if err := t.mayChange(snap, true); err != nil {
-			return Result{}, err
-		}
-		if res, done := t.recorded(snap, o.Txn); done {
-			return res, nil
+			return nil, err
 		}
 		where, err := t.condition(snap.Schema, text)
 		if err != nil {
-			return Result{}, err
+			return nil, err
 		}
 		f, err := t.find(ctx, snap, where)
 		if err != nil {
-			return Result{}, err
+			return nil, err
 		}
 		edits, err := plan(f)
 		if err != nil {
-			return Result{}, err
+			return nil, err
 		}
 		s, err := t.Stage(ctx, snap, Edits{Files: edits}, StageOptions{})
 		if err != nil {
-			return Result{}, err
+			return nil, err
 		}
-		if s.Empty() {
-			return nothing(snap), nil
-		}
-		tx := t.log.Begin(snap)
-		f.record(tx)
-		res, err := t.finish(ctx, tx, s, WriteOptions{Txn: o.Txn, UserMetadata: o.UserMetadata}, deltalog.CommitOptions{
-			Operation: operation, Parameters: map[string]string{"predicate": predicate(where)},
-			Metrics: s.Metrics.rewrite(operation, t.opts.Clock().Sub(start)), NotBlind: true,
-		})
-		if err != nil && !unknownOutcome(err) {
-			err = errors.Join(err, s.Discard(ctx))
-		}
-		return res, err
+		return &Change{Staged: s, Read: f.record, Rows: t.rowReads(f), Operation: operation,
+			Parameters: map[string]string{"predicate": predicate(where)},
+			Metrics:    s.Metrics.rewrite(operation, t.opts.Clock().Sub(start))}, nil
 	})
+}
+
+// rowReads: a row matters when the condition is TRUE for it, and for itself alone.
+func (t *Table) rowReads(f *found) *RowReads {
+	return &RowReads{Matters: func(ctx context.Context, a *deltalog.Add) (bool, error) {
+		h, err := t.findIn(ctx, f.layout, a, f.where)
+		return h.all || len(h.rows) > 0, err
+	}}
 }
 
 // updatePlan is a list of assignments bound to a schema.

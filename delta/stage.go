@@ -90,6 +90,8 @@ type Staged struct {
 	store  storage.Store
 	keys   []string
 	masked []mask // files that get a deletion vector
+	// vectorKey is the file of their vectors, "" without one.
+	vectorKey string
 	// preserved: rows that were moved kept their row ids (W-803).
 	preserved bool
 }

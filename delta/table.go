@@ -50,6 +50,10 @@ type Options struct {
 	// itself instead of a file. Default: 0, every one goes to a file as Spark's do
 	// (W-654).
 	InlineVectorBytes int
+	// FileLevelConflicts turns row-level concurrency off: a lost race against a change
+	// to a file that an operation reads or changes voids it even if other rows are
+	// concerned, and it is done again.
+	FileLevelConflicts bool
 	// Attempts bounds how often an operation that lost a race is done again.
 	// Default: 50.
 	Attempts int

@@ -226,7 +226,7 @@ func (s *stager) writeVectors(ctx context.Context, masks []mask) error {
 		return err
 	}
 	if key != "" {
-		s.out.keys = append(s.out.keys, key)
+		s.out.keys, s.out.vectorKey = append(s.out.keys, key), key
 	}
 	for i, m := range masks {
 		s.out.Removes = append(s.out.Removes, m.File.Remove(s.t.opts.Clock(), true))

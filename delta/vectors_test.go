@@ -39,8 +39,12 @@ func lastCommit(t *testing.T, tb *delta.Table) *deltalog.Commit {
 // feedOf is the change rows of the newest version.
 func feedOf(t *testing.T, tb *delta.Table) []string {
 	t.Helper()
-	v := mustSnapshot(t, tb).Version
-	f, err := tb.Changes(ctx, cdf.Options{Range: cdf.Range{FromVersion: &v}})
+	return feedAt(t, tb, mustSnapshot(t, tb).Version)
+}
+
+func feedAt(t *testing.T, tb *delta.Table, v int64) []string {
+	t.Helper()
+	f, err := tb.Changes(ctx, cdf.Options{Range: cdf.Range{FromVersion: &v, ToVersion: &v}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -421,7 +421,7 @@ func (t *Table) replaceWhere(ctx context.Context, snap *deltalog.Snapshot, w *ne
 	params["predicate"] = where.String()
 	res, err := t.finish(ctx, tx, s, o.WriteOptions, deltalog.CommitOptions{
 		Operation: "WRITE", Metrics: s.Metrics.write(true), NotBlind: true,
-		Parameters: params,
+		Parameters: params, RowLevel: t.rowLevel(w.cfg, s, t.rowReads(found), tx),
 	})
 	if err != nil && !unknownOutcome(err) {
 		err = errors.Join(err, s.Discard(ctx))

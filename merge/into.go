@@ -98,6 +98,7 @@ func (m *merging) run(ctx context.Context, snap *deltalog.Snapshot) (*delta.Chan
 	mt := newMatcher(m.p, m.t.Store(), l, m.source, x)
 	files := mt.candidates(all)
 	partner := make([]bool, m.source.rows())
+	paired := map[string][]int64{}
 	var edits delta.Edits
 	var multiple MultipleMatchError
 	for f, err := range pipeline.Map(ctx, m.t.Options().Workers, slices.Values(files), mt.file) {
@@ -110,6 +111,9 @@ func (m *merging) run(ctx context.Context, snap *deltalog.Snapshot) (*delta.Chan
 		}
 		for _, s := range f.partners {
 			partner[s] = true
+		}
+		if len(f.paired) > 0 {
+			paired[f.file.Path] = f.paired
 		}
 		if len(f.acts) > 0 {
 			edits.Files = append(edits.Files, m.edit(f))
@@ -130,7 +134,23 @@ func (m *merging) run(ctx context.Context, snap *deltalog.Snapshot) (*delta.Chan
 		return nil, err
 	}
 	return &delta.Change{Staged: staged, Config: so.Config, Read: func(tx *deltalog.Transaction) { mt.record(tx, files) },
-		Operation: "MERGE", Parameters: m.parameters(), Metrics: m.metrics(staged.Metrics)}, nil
+		Rows: mt.reads(paired), Operation: "MERGE", Parameters: m.parameters(), Metrics: m.metrics(staged.Metrics)}, nil
+}
+
+// reads says what of the decision stands on single rows: a file with a row that finds a
+// partner or that a clause BY SOURCE takes matters, and so does, if source rows without
+// a partner are inserted, that a partner is there.
+func (m *matcher) reads(paired map[string][]int64) *delta.RowReads {
+	return &delta.RowReads{
+		Matters: func(ctx context.Context, a *deltalog.Add) (bool, error) {
+			f, err := m.file(ctx, a)
+			return len(f.acts)+len(f.partners) > 0, err
+		},
+		Used: func(a *deltalog.Add, rows []int64) bool {
+			have := paired[a.Path]
+			return slices.ContainsFunc(rows, func(r int64) bool { _, ok := slices.BinarySearch(have, r); return ok })
+		},
+	}
 }
 
 // changesRows reports whether some clause changes rows that are there.

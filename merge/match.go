@@ -35,6 +35,8 @@ type act struct {
 type fileMatch struct {
 	file *deltalog.Add
 	acts []act // by row
+	// paired are the rows with a partner, if clauses insert source rows without one.
+	paired []int64
 	// partners are source rows that found a target row.
 	partners []int32
 	// several counts target rows that more than one source row wants to change; key is
@@ -52,12 +54,12 @@ type matcher struct {
 	index  *index
 
 	matched, bySource []int // indices of clauses
+	inserts           bool
 	onlyMatched       bool
 }
 
 func newMatcher(p *plan, store storage.Store, l *datafile.Layout, s *sourceRows, x *index) *matcher {
 	m := &matcher{p: p, store: store, layout: l, source: s, index: x}
-	inserts := false
 	for i, c := range p.clauses {
 		switch c.kind {
 		case Matched:
@@ -65,10 +67,10 @@ func newMatcher(p *plan, store storage.Store, l *datafile.Layout, s *sourceRows,
 		case NotMatchedBySource:
 			m.bySource = append(m.bySource, i)
 		default:
-			inserts = true
+			m.inserts = true
 		}
 	}
-	m.onlyMatched = len(m.matched) > 0 && !inserts && len(m.bySource) == 0
+	m.onlyMatched = len(m.matched) > 0 && !m.inserts && len(m.bySource) == 0
 	return m
 }
 
@@ -152,6 +154,9 @@ func (m *matcher) file(ctx context.Context, f *deltalog.Add) (fileMatch, error) 
 			if out.several++; out.several == 1 {
 				out.key = m.keyText(int(found[at].source))
 			}
+		}
+		if m.inserts {
+			out.paired = append(out.paired, found[at].row)
 		}
 		if taken >= 0 {
 			out.acts = append(out.acts, act{found[taken].row, found[taken].source, found[taken].clause})

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/testtable"
 	"github.com/sluice-data/sluice/merge"
+	"github.com/sluice-data/sluice/storage"
 )
 
 var ctx = context.Background()
@@ -189,5 +190,129 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 		return text + "\n"
+	})
+}
+
+// overtaken is a store at which a winner is faster, once.
+type overtaken struct {
+	storage.Store
+	winner func()
+}
+
+func (o *overtaken) Create(ctx context.Context, key string, data []byte) error {
+	if w := o.winner; w != nil && strings.HasPrefix(key, "_delta_log/") {
+		o.winner = nil
+		w()
+	}
+	return o.Store.Create(ctx, key, data)
+}
+
+// TestInto_RowLevel: a merge keeps what it decided when winners touched other rows
+// (3.5), and decides again when a source row has gained or lost its partner.
+func TestInto_RowLevel(t *testing.T) {
+	const ddl = "id BIGINT, v INT"
+	upsert := "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.v > 0 THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+	for _, c := range []struct {
+		name, sql, source string
+		winner            func(*delta.Table) error
+		stands            bool
+		want              string
+	}{
+		{"another row is deleted", upsert, `{"id":1,"v":11}{"id":9,"v":99}`, del("id = 2"), true, "0=0 1=11 3=30 9=99"},
+		{"another row is updated", upsert, `{"id":1,"v":11}{"id":9,"v":99}`, upd("v = 5", "id = 2"), true, "0=0 1=11 2=5 3=30 9=99"},
+		{"the new row is a partner", upsert, `{"id":1,"v":11}{"id":9,"v":99}`, upd("id = 9", "id = 2"), false, "0=0 1=11 3=30 9=99"},
+		{"the partner goes", upsert, `{"id":1,"v":11}{"id":9,"v":99}`, del("id = 1"), false, "0=0 1=11 2=20 3=30 9=99"},
+		{"a partner that no clause takes goes", upsert, `{"id":1,"v":11}{"id":2,"v":-1}`, del("id = 2"), false, "0=0 1=11 2=-1 3=30"},
+		{"the same without inserts", "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.v > 0 THEN UPDATE SET v = s.v", `{"id":1,"v":11}{"id":2,"v":-1}`, del("id = 2"), true, "0=0 1=11 3=30"},
+		{"an insert-only merge whose partner goes", "MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *", `{"id":2,"v":22}{"id":9,"v":99}`, del("id = 2"), false, "0=0 1=10 2=22 3=30 9=99"},
+		{"an insert-only merge beside other rows", "MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *", `{"id":2,"v":22}{"id":9,"v":99}`, del("id = 3"), true, "0=0 1=10 2=20 9=99"},
+		{"a row without a source appears", "MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED BY SOURCE AND t.v > 25 THEN DELETE", `{"id":1,"v":1}`, upd("v = 100", "id = 2"), false, "0=0 1=10"},
+		{"a row without a source that no clause takes appears", "MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED BY SOURCE AND t.v > 25 THEN DELETE", `{"id":1,"v":1}`, upd("v = 1", "id = 2"), true, "0=0 1=10 2=1"},
+	} {
+		t.Run("C-35 3.5 "+c.name, func(t *testing.T) {
+			s := &overtaken{Store: storage.NewMemory("t")}
+			tb := testtable.New(t, testtable.Spec{DDL: ddl, Store: s, Properties: map[string]string{"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"},
+				Rows: []string{`{"id":0,"v":0}{"id":1,"v":10}{"id":2,"v":20}{"id":3,"v":30}`}})
+			s.winner = func() {
+				other, err := delta.Open(ctx, s.Store, delta.Options{})
+				if err == nil {
+					err = c.winner(other)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			st, err := merge.Parse(c.sql)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := merge.Into(ctx, tb, merge.Source{Schema: testtable.Struct(t, ddl), Rows: testtable.Rows(t, ddl, c.source)}, st, merge.IntoOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (res.Attempts == 1) != c.stands {
+				t.Errorf("decided %d times", res.Attempts)
+			}
+			got := strings.NewReplacer(`{"id":`, "", `,"v":`, "=", "}", "", "\n", " ").Replace(lines(t, tb))
+			if got != c.want {
+				t.Errorf("rows %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func del(where string) func(*delta.Table) error {
+	return func(tb *delta.Table) error { _, err := tb.Delete(ctx, where, delta.DMLOptions{}); return err }
+}
+
+func upd(set, where string) func(*delta.Table) error {
+	return func(tb *delta.Table) error { _, err := tb.Update(ctx, set, where, delta.DMLOptions{}); return err }
+}
+
+// TestInto_Source: B56: the source is run through once, whatever happens.
+func TestInto_Source(t *testing.T) {
+	const ddl = "id BIGINT, v INT"
+	s := &overtaken{Store: storage.NewMemory("t")}
+	tb := testtable.New(t, testtable.Spec{DDL: ddl, Store: s, Rows: []string{`{"id":1,"v":1}{"id":2,"v":2}`}})
+	s.winner = func() {
+		other, err := delta.Open(ctx, s.Store, delta.Options{})
+		if err == nil {
+			err = upd("v = 100", "id = 2")(other)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	runs := 0
+	source := merge.Source{Schema: testtable.Struct(t, ddl), Rows: func(yield func(arrow.RecordBatch, error) bool) {
+		runs++
+		rows := fmt.Sprintf(`{"id":%d,"v":0}{"id":7,"v":7}`, runs) // other rows every time
+		if yield(testtable.Batch(t, ddl, rows), nil) && runs > 1 {
+			yield(testtable.Batch(t, ddl, `{"id":2,"v":-1}`), nil)
+		}
+	}}
+	st, err := merge.Build(merge.Spec{On: "target.id = source.id", Clauses: []merge.Clause{
+		{Kind: merge.Matched, If: "source.v < 5", Action: merge.Update, Set: []merge.Set{{Column: "v", Value: "source.v - 1"}}},
+		{Kind: merge.NotMatched, Action: merge.InsertAll}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := merge.Into(ctx, tb, source, st, merge.IntoOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs != 1 || res.Attempts != 2 || res.SourceRows != 2 {
+		t.Errorf("B56: the source ran %d times, %d attempts, %d rows", runs, res.Attempts, res.SourceRows)
+	}
+	if got, want := lines(t, tb), "{\"id\":1,\"v\":-1}\n{\"id\":2,\"v\":100}\n{\"id\":7,\"v\":7}"; got != want {
+		t.Errorf("rows\n%s", got)
+	}
+	t.Run("an error of the source leaves nothing", func(t *testing.T) {
+		before := len(testtable.Files(t, s.Store))
+		boom := errors.New("boom")
+		_, err := merge.Into(ctx, tb, merge.Source{Schema: testtable.Struct(t, ddl), Rows: func(yield func(arrow.RecordBatch, error) bool) { yield(nil, boom) }}, st, merge.IntoOptions{})
+		if !errors.Is(err, boom) || len(testtable.Files(t, s.Store)) != before {
+			t.Errorf("%v", err)
+		}
 	})
 }

@@ -12,8 +12,6 @@ var laterCommands = map[string]string{
 	"run": "a pipeline", "diff": "rows that differ between versions", "check": "what can be done with a table",
 	"explain": "every event of a key", "verify": "compare with another table",
 	"fsck":       "check log and files",
-	"clone":      "copy a table",
-	"convert":    "Parquet to Delta",
 	"quarantine": "list, show and replay poison",
 }
 

@@ -90,7 +90,7 @@ func newRoot(a *app) *cobra.Command {
 		{"reading", "Reading:", []*cobra.Command{newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a)}},
 		{"tables", "Table operations:", []*cobra.Command{newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a),
 			newDeleteCommand(a), newUpdateCommand(a), newAlterCommand(a),
-			newMergeCommand(a), newOptimizeCommand(a), newVacuumCommand(a), newRestoreCommand(a), newCloneCommand(a), newCheckpointCommand(a)}},
+			newMergeCommand(a), newOptimizeCommand(a), newVacuumCommand(a), newRestoreCommand(a), newCloneCommand(a), newConvertCommand(a), newCheckpointCommand(a)}},
 		{"other", "Other:", []*cobra.Command{newCompletionCommand(a), newVersionCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -98,6 +98,7 @@ func (n *statNode) add(a arrow.Array, parent []bool) {
 // use follows from typ.
 type leafStats struct {
 	typ        schema.Type
+	key        string // physical path, where a footer is the source
 	nulls      int64
 	seen       bool // a value has been seen
 	nan        bool
@@ -210,25 +211,12 @@ func (l *leafStats) addStrings(a *array.String, valid func(int) bool) {
 
 // json is the text of add.stats.
 func (c *collector) json() string {
-	var b bytes.Buffer
-	b.WriteString(`{"numRecords":`)
-	b.WriteString(strconv.FormatInt(c.rows, 10))
-	for _, part := range []struct {
-		key   string
-		value func(*leafStats) string
-	}{
-		{"minValues", func(l *leafStats) string { return l.bound(false, c.prefix) }},
-		{"maxValues", func(l *leafStats) string { return l.bound(true, c.prefix) }},
-		{"nullCount", func(l *leafStats) string { return strconv.FormatInt(l.nulls, 10) }},
-	} {
-		b.WriteString(`,"` + part.key + `":`)
-		writeNodes(&b, c.roots, part.value)
-	}
-	if c.tight {
-		b.WriteString(`,"tightBounds":true`)
-	}
-	b.WriteByte('}')
-	return b.String()
+	return c.textOf(func(l *leafStats, what string) string {
+		if what == "nullCount" {
+			return strconv.FormatInt(l.nulls, 10)
+		}
+		return l.bound(what == "maxValues", c.prefix)
+	})
 }
 
 // writeNodes prints an object of the leaves whose value is not empty; structs

@@ -69,8 +69,14 @@ func Detect(sample []*event.Record) (Format, string, error) {
 	if slices.Contains(changes.Names(), best) {
 		return Format(best), explain, nil
 	}
+	if best == framedAvro {
+		return "", "", &Error{Code: "UNSUPPORTED_FORMAT", Reason: explain + ": name the registry with --option registry=URL"}
+	}
 	return "", "", &Error{Code: "UNSUPPORTED_FORMAT", Reason: explain + ", which is not read yet"}
 }
+
+// framedAvro is the print of a record with a registry's framing.
+const framedAvro = "Avro with a registry"
 
 // fingerprint names the format of one record: "" for plain rows, "control" for
 // records that carry no data, "unreadable" for what is no object.
@@ -83,7 +89,7 @@ func fingerprint(r *event.Record) string {
 	case r.Value == nil:
 		return "control"
 	case len(r.Value) > 5 && (r.Value[0] == 0 || r.Value[0] == 1):
-		return "Avro with a registry"
+		return framedAvro
 	}
 	if bytes.HasPrefix(r.Value, []byte("Obj\x01")) {
 		return "Avro files"

@@ -133,10 +133,17 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 		return nil, err
 	}
 	out := &Opened{Source: src, Format: s.Format}
+	translator, err := s.translator(rest)
+	if err != nil {
+		return nil, err
+	}
 	var sample []*event.Record
 	auto := s.Format == "" || s.Format == Auto
 	if _, stdin := src.(*replay); auto || !stdin && s.Format == Rows && !s.NoOp && rest["op_column"] == "" {
 		if sample, err = sampler(ctx, SampleSize); err != nil {
+			return nil, err
+		}
+		if sample, err = translated(ctx, translator, sample); err != nil {
 			return nil, err
 		}
 	}
@@ -156,6 +163,11 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 	}
 	if out.NewDecoder, err = s.decoder(out.Format, rest); err != nil {
 		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
+	}
+	if translator != nil {
+		if err := out.behind(translator); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

@@ -74,6 +74,7 @@ type attempt struct {
 	shape    *shape
 	def      flowDef
 	expect   []expectation
+	widen    *deltalog.TableConfig // the table must take wider types first
 	fold     *fold
 	groups   []merge.Group
 	decision *decision
@@ -85,6 +86,9 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context) (done bool, err error) {
 	if err := a.decide(ctx); err != nil {
 		return false, err
+	}
+	if a.widen != nil && !a.t.run.flow.DryRun {
+		return false, a.t.widen(ctx, a.widen)
 	}
 	if err := a.judgePoison(ctx); err != nil {
 		return false, err
@@ -131,6 +135,9 @@ func (a *attempt) decide(ctx context.Context) error {
 		at += n
 	}
 	if plans == nil {
+		return nil
+	}
+	if a.widen = t.widening(plans); a.widen != nil {
 		return nil
 	}
 	if err := a.makeShape(plans, rescued); err != nil {

@@ -14,14 +14,48 @@ import (
 // errCell: bytes of the state that are no value of the expected type.
 var errCell = errors.New("the value does not fit its type")
 
-// appendCellBytes appends a value in a compact form that keeps every bit: a byte 0
-// for null or 1, then the value; text and lists are preceded by their length.
+// The first byte of a value says how the rest is written, so that it can be read as
+// a type that its column was widened to meanwhile.
+const (
+	cellNull = iota
+	cellPlain
+	cellInt
+	cellDate
+	cellFloat
+	cellDouble
+	cellDecimal
+)
+
+// appendCellBytes appends a value in a compact form that keeps every bit; text and
+// lists are preceded by their length.
 func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 	if a.IsNull(i) {
-		return append(dst, 0), nil
+		return append(dst, cellNull), nil
 	}
-	dst = append(dst, 1)
+	integer := func(v int64) ([]byte, error) { return binary.AppendVarint(append(dst, cellInt), v), nil }
 	var err error
+	switch a := a.(type) {
+	case *array.Int64:
+		return integer(a.Value(i))
+	case *array.Int32:
+		return integer(int64(a.Value(i)))
+	case *array.Int16:
+		return integer(int64(a.Value(i)))
+	case *array.Int8:
+		return integer(int64(a.Value(i)))
+	case *array.Date32:
+		return binary.AppendVarint(append(dst, cellDate), int64(a.Value(i))), nil
+	case *array.Float64:
+		return binary.LittleEndian.AppendUint64(append(dst, cellDouble), math.Float64bits(a.Value(i))), nil
+	case *array.Float32:
+		return binary.LittleEndian.AppendUint32(append(dst, cellFloat), math.Float32bits(a.Value(i))), nil
+	case *array.Decimal128:
+		v := a.Value(i)
+		dst = append(dst, cellDecimal, byte(a.DataType().(*arrow.Decimal128Type).Scale))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(v.HighBits()))
+		return binary.LittleEndian.AppendUint64(dst, v.LowBits()), nil
+	}
+	dst = append(dst, cellPlain)
 	switch a := a.(type) {
 	case *array.String:
 		dst = binary.AppendUvarint(dst, uint64(len(a.Value(i))))
@@ -29,16 +63,6 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 	case *array.Binary:
 		dst = binary.AppendUvarint(dst, uint64(len(a.Value(i))))
 		return append(dst, a.Value(i)...), nil
-	case *array.Int64:
-		return binary.AppendVarint(dst, a.Value(i)), nil
-	case *array.Int32:
-		return binary.AppendVarint(dst, int64(a.Value(i))), nil
-	case *array.Int16:
-		return binary.AppendVarint(dst, int64(a.Value(i))), nil
-	case *array.Int8:
-		return binary.AppendVarint(dst, int64(a.Value(i))), nil
-	case *array.Date32:
-		return binary.AppendVarint(dst, int64(a.Value(i))), nil
 	case *array.Timestamp:
 		return binary.AppendVarint(dst, int64(a.Value(i))), nil
 	case *array.Boolean:
@@ -46,14 +70,6 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 			return append(dst, 1), nil
 		}
 		return append(dst, 0), nil
-	case *array.Float64:
-		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(a.Value(i))), nil
-	case *array.Float32:
-		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(a.Value(i))), nil
-	case *array.Decimal128:
-		v := a.Value(i)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(v.HighBits()))
-		return binary.LittleEndian.AppendUint64(dst, v.LowBits()), nil
 	case *array.Struct:
 		for f := range a.NumField() {
 			if dst, err = appendCellBytes(dst, a.Field(f), i); err != nil {
@@ -86,62 +102,82 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 	return nil, fmt.Errorf("keep a value of type %s in the state: %w", a.DataType(), errCell)
 }
 
-// readCell appends what appendCellBytes wrote to a builder of the value's type and
-// answers what follows it.
+// readCell appends what appendCellBytes wrote to a builder of the value's type, or of
+// one that it can be widened to, and answers what follows it.
 func readCell(b array.Builder, src []byte) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, errCell
 	}
-	valid := src[0] == 1
-	src = src[1:]
-	if !valid {
+	kind := src[0]
+	if src = src[1:]; kind == cellNull {
 		b.AppendNull()
 		return src, nil
 	}
 	r := cellReader{rest: src}
+	want := func(k byte) { r.bad = r.bad || kind != k }
 	switch b := b.(type) {
-	case *array.StringBuilder:
-		b.Append(string(r.text()))
-	case *array.BinaryBuilder:
-		b.Append(r.text())
 	case *array.Int64Builder:
+		want(cellInt)
 		b.Append(r.int())
 	case *array.Int32Builder:
+		want(cellInt)
 		b.Append(int32(r.int()))
 	case *array.Int16Builder:
+		want(cellInt)
 		b.Append(int16(r.int()))
 	case *array.Int8Builder:
+		want(cellInt)
 		b.Append(int8(r.int()))
 	case *array.Date32Builder:
+		want(cellDate)
 		b.Append(arrow.Date32(r.int()))
 	case *array.TimestampBuilder:
+		if kind == cellDate {
+			b.Append(arrow.Timestamp(r.int() * 86400e6))
+			break
+		}
+		want(cellPlain)
 		b.Append(arrow.Timestamp(r.int()))
+	case *array.Float64Builder:
+		switch kind {
+		case cellInt:
+			b.Append(float64(r.int()))
+		case cellFloat:
+			b.Append(float64(math.Float32frombits(r.fixed32())))
+		default:
+			want(cellDouble)
+			b.Append(math.Float64frombits(r.fixed64()))
+		}
+	case *array.Float32Builder:
+		want(cellFloat)
+		b.Append(math.Float32frombits(r.fixed32()))
+	case *array.Decimal128Builder:
+		b.Append(r.decimal(kind, b.Type().(*arrow.Decimal128Type).Scale))
+	case *array.StringBuilder:
+		want(cellPlain)
+		b.Append(string(r.text()))
+	case *array.BinaryBuilder:
+		want(cellPlain)
+		b.Append(r.text())
 	case *array.BooleanBuilder:
+		want(cellPlain)
 		v := r.take(1)
 		b.Append(len(v) == 1 && v[0] == 1)
-	case *array.Float64Builder:
-		b.Append(math.Float64frombits(r.fixed64()))
-	case *array.Float32Builder:
-		v := r.take(4)
-		if v == nil {
-			v = make([]byte, 4)
-		}
-		b.Append(math.Float32frombits(binary.LittleEndian.Uint32(v)))
-	case *array.Decimal128Builder:
-		high := int64(r.fixed64())
-		b.Append(decimal128.New(high, r.fixed64()))
 	case *array.StructBuilder:
+		want(cellPlain)
 		b.Append(true)
 		for f := range b.NumField() {
 			r.inner(b.FieldBuilder(f))
 		}
 	case *array.MapBuilder:
+		want(cellPlain)
 		b.Append(true)
 		for n := r.length(); n > 0 && !r.bad; n-- {
 			r.inner(b.KeyBuilder())
 			r.inner(b.ItemBuilder())
 		}
 	case *array.ListBuilder:
+		want(cellPlain)
 		b.Append(true)
 		for n := r.length(); n > 0 && !r.bad; n-- {
 			r.inner(b.ValueBuilder())
@@ -199,6 +235,37 @@ func (r *cellReader) fixed64() uint64 {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(v)
+}
+
+func (r *cellReader) fixed32() uint32 {
+	v := r.take(4)
+	if v == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(v)
+}
+
+// decimal reads a decimal, or an integer, at another scale.
+func (r *cellReader) decimal(kind byte, scale int32) decimal128.Num {
+	var v decimal128.Num
+	have := int32(0)
+	switch kind {
+	case cellInt:
+		v = decimal128.FromI64(r.int())
+	case cellDecimal:
+		if s := r.take(1); s != nil {
+			have = int32(s[0])
+		}
+		high := int64(r.fixed64())
+		v = decimal128.New(high, r.fixed64())
+	default:
+		r.bad = true
+	}
+	if scale < have || scale-have > 38 {
+		r.bad = true
+		return v
+	}
+	return v.IncreaseScaleBy(scale - have)
 }
 
 func (r *cellReader) inner(b array.Builder) {

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -93,12 +94,33 @@ func (s *shape) decodeImage(payload []byte) (register, string, error) {
 				reg.parts[f].ver = p.V
 			}
 		}
-		if i := rec.Schema().FieldIndices(name); len(i) == 1 && arrow.TypeEqual(rec.Column(i[0]).DataType(), s.fields[f].typ) {
-			o.fields[f] = rec.Column(i[0])
+		if i := rec.Schema().FieldIndices(name); len(i) == 1 {
+			if o.fields[f], err = widened(rec.Column(i[0]), s.fields[f].typ); err != nil {
+				return fail(err)
+			}
 			reg.parts[f].at = ref{o, 0}
 		}
 	}
 	return reg, string(head.To), nil
+}
+
+// widened is an array as its column's type is now.
+func widened(a arrow.Array, dt arrow.DataType) (arrow.Array, error) {
+	if arrow.TypeEqual(a.DataType(), dt) {
+		return a, nil
+	}
+	b := array.NewBuilder(memory.DefaultAllocator, dt)
+	defer b.Release()
+	for r := range a.Len() {
+		cell, err := appendCellBytes(nil, a, r)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := readCell(b, cell); err != nil {
+			return nil, err
+		}
+	}
+	return b.NewArray(), nil
 }
 
 // storedImage aligns rows of the target with the shape: batch holds logical

@@ -1,0 +1,64 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	deltalog "github.com/sluice-data/sluice/log"
+	"github.com/sluice-data/sluice/log/schema"
+)
+
+// widening is the table with wider types for the data columns that come wider, where
+// it has delta.enableTypeWidening = true and the protocol allows the pair (auto-cdc
+// 1.4); nil: nothing is to be widened, and what does not fit is refused as before.
+func (t *target) widening(plans []*plan) *deltalog.TableConfig {
+	if t.snap == nil || !t.snap.WidensTypes() {
+		return nil
+	}
+	incoming := &schema.Struct{}
+	for _, p := range plans {
+		for _, i := range p.selected {
+			c := p.source.Fields[i]
+			at := t.snap.Schema.Index(c.Name)
+			if at < 0 || c.Type == schema.Void || slices.Contains(p.keys, i) || incoming.Index(c.Name) >= 0 {
+				continue
+			}
+			have := t.snap.Schema.Fields[at]
+			if schema.EqualIgnoringNullability(plainType(have.Type), plainType(c.Type)) || widens(c.Type, have.Type) {
+				continue
+			}
+			incoming.Fields = append(incoming.Fields, schema.Field{Name: have.Name, Type: nullable(c.Type), Nullable: true})
+		}
+	}
+	if len(incoming.Fields) == 0 {
+		return nil
+	}
+	cfg, err := t.table.Evolve(t.snap.TableConfig, incoming)
+	if err != nil || cfg == t.snap.TableConfig {
+		return nil // the shape refuses the column by name
+	}
+	for _, f := range incoming.Fields {
+		if now := cfg.Schema.Fields[cfg.Schema.Index(f.Name)]; !schema.EqualIgnoringNullability(plainType(now.Type), plainType(f.Type)) {
+			return nil // a struct that would also get fields
+		}
+	}
+	return cfg
+}
+
+// widen commits the wider types by themselves; the batch is tried again on them.
+func (t *target) widen(ctx context.Context, cfg *deltalog.TableConfig) error {
+	var changed []string
+	for _, f := range cfg.Schema.Fields {
+		if at := t.snap.Schema.Index(f.Name); at >= 0 && !schema.EqualIgnoringNullability(plainType(t.snap.Schema.Fields[at].Type), plainType(f.Type)) {
+			changed = append(changed, fmt.Sprintf("%s from %s to %s", f.Name, t.snap.Schema.Fields[at].Type, f.Type))
+		}
+	}
+	t.run.warn(fmt.Sprintf("%s: type widened: %s", t.title, strings.Join(changed, ", ")))
+	p := &proposal{t: t, began: t.run.o.Clock(), facts: t.walked, config: &tableChange{metadata: cfg.Metadata, config: cfg}, operation: "CHANGE COLUMN"}
+	if _, err := p.commit(ctx); err != nil {
+		return fmt.Errorf("widen columns: %w", err)
+	}
+	return nil
+}

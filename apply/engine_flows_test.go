@@ -56,6 +56,12 @@ func TestRun_ModelOfFlows(t *testing.T) {
 				}
 				replay := "flow\n" + config + "----\nok\n"
 				b.flow.BatchRows = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "batch rows")
+				if rapid.IntRange(0, 3).Draw(rt, "partitioned") == 0 {
+					b.flow.PartitionBy = []string{"a"}
+				}
+				if vectors := rapid.Bool().Draw(rt, "deletion vectors"); vectors {
+					b.flow.DeletionVectors = &vectors
+				}
 				events := g.Events(rt, 16)
 				// The first record shows every column: a clause may name one that left the
 				// source, but none that nobody has seen.

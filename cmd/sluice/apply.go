@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -287,6 +289,10 @@ func applySummary(r apply.Result, dryRun bool) string {
 		if t.Parked != nil {
 			fmt.Fprintf(&b, "%s: stopped: %s\n", t.Target, oneLine(t.Parked.Error()))
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Expectations)) {
+		c := r.Expectations[name]
+		fmt.Fprintf(&b, "expectation %s: %d passed, %d failed, %d dropped\n", name, c.Passed, c.Failed, c.Dropped)
 	}
 	fmt.Fprintf(&b, "%s read in %.1f s", humanSize(r.Bytes.Read), r.Seconds)
 	return b.String()

@@ -3,6 +3,9 @@ package deltalog
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -119,4 +122,64 @@ func BenchmarkCommit(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkOpen_W6 opens, cold, a table of 100,000 files in 10,000 commits whose last
+// checkpoint is 99 commits back, and lists its files (W6 of performance.md): with the
+// hint, and without, when all of the log is listed.
+func BenchmarkOpen_W6(b *testing.B) {
+	ctx := context.Background()
+	dir := b.TempDir()
+	l := openLocal(b, dir)
+	newTable(b, l, []string{"p"}, nil)
+	const commits, perCommit = 10_000, 10
+	stats := `{"numRecords":1000,"minValues":{"id":123456,"name":"aaaaaaaaaaaaaaaaaaaaaaaa"},"maxValues":{"id":999999,"name":"zzzzzzzzzzzzzzzzzzz"},"nullCount":{"id":0,"name":3}}`
+	for v := 1; v < commits; v++ {
+		a := &Actions{}
+		for j := range perCommit {
+			f := file(fmt.Sprintf("p=%d/part-%05d-6a92d155-a59b-4f2e-8ecb-%012d-c000.snappy.parquet", j, v, v), fmt.Sprint(j))
+			f.Stats = stats
+			a.Adds = append(a.Adds, f)
+		}
+		data, err := encodeCommit(&commitInfoWire{Operation: "WRITE"}, a)
+		if err != nil {
+			b.Fatal(err)
+		}
+		// Without the fsync of the store, which is not what is measured.
+		if err := os.WriteFile(filepath.Join(dir, CommitKey(int64(v))), data, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	at, err := l.At(ctx, commits-1-99)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.WriteCheckpoint(ctx, at); err != nil {
+		b.Fatal(err)
+	}
+	open := func(b *testing.B) {
+		b.ReportAllocs()
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var s *Snapshot
+		for b.Loop() {
+			if s, err = l.Latest(ctx); err != nil {
+				b.Fatal(err)
+			}
+			files, err := s.FileList(ctx)
+			if err != nil || len(files) != (commits-1)*perCommit {
+				b.Fatal(len(files), err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1e6, "MB-kept")
+		runtime.KeepAlive(s)
+	}
+	b.Run("hint", open)
+	if err := l.store.Delete(ctx, LogDir+hintName); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("no hint", open)
 }

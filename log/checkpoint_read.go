@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -84,29 +85,32 @@ func unusable(checkpoint, key string, cause error) error {
 }
 
 // sidecarKey places a bare name, or a full URI inside this table.
-func (l *Log) sidecarKey(path string) (string, error) {
-	p, err := schema.DecodePath(path)
+func (l *Log) sidecarKey(name string) (string, error) {
+	p, err := schema.DecodePath(name)
 	if err != nil {
 		return "", fmt.Errorf("sidecar: %w", err)
 	}
+	if p == "" || p == "." || p == ".." || strings.ContainsRune(p, 0) {
+		return "", fmt.Errorf("sidecar %q is no file name", name)
+	}
 	if !strings.Contains(p, "/") {
-		return LogDir + "_sidecars/" + p, nil
+		return sidecarDir + p, nil
 	}
 	root, err := schema.DecodePath(strings.Replace(l.store.URL(), "file://", "file:", 1))
 	if err != nil {
 		root = l.store.URL()
 	}
 	for _, prefix := range []string{l.store.URL(), root, strings.TrimPrefix(root, "file:")} {
-		if rest, ok := strings.CutPrefix(strings.Replace(p, "file://", "file:", 1), prefix); ok && strings.HasPrefix(rest, LogDir) {
+		if rest, ok := strings.CutPrefix(strings.Replace(p, "file://", "file:", 1), prefix); ok && strings.HasPrefix(rest, LogDir) && path.Clean(rest) == rest {
 			return rest, nil
 		}
 	}
-	return "", fmt.Errorf("sidecar %q lies outside of the table", path)
+	return "", fmt.Errorf("sidecar %q lies outside of the table", name)
 }
 
 // openJSON reads a V2 checkpoint with a JSON top level.
 func (src *checkpointSource) openJSON(ctx context.Context, f logFile, state *Actions, sidecars *[]string) error {
-	data, err := storage.ReadAll(ctx, src.log.store, f.key)
+	data, err := src.log.readText(ctx, f.key, maxTextFile)
 	if errors.Is(err, storage.ErrNotFound) {
 		return unusable(f.key, f.key, err)
 	}

@@ -18,9 +18,8 @@ import (
 // ChecksumKey is the key of the checksum of a version.
 func ChecksumKey(version int64) string { return fmt.Sprintf("%s%020d.crc", LogDir, version) }
 
-// maxChecksum bounds what is read of a checksum file, bytes; the larger ones list all
-// files and are not looked at.
-const maxChecksum = 16 << 20
+// maxChecksum bounds what is read of a checksum file, bytes; some list all files.
+const maxChecksum = 64 << 20
 
 // Checksum is the content of a .crc file as far as it is checked. Optional parts are
 // nil when absent.
@@ -100,22 +99,15 @@ func (c *Checksum) MarshalJSON() ([]byte, error) {
 	}{(*plain)(c), c.Metadata, c.Protocol})
 }
 
-// Checksum reads the checksum of the snapshot's version, nil when there is none (it
-// may be absent for any version) or it is too large to be looked at.
+// Checksum reads the checksum of the snapshot's version, nil when there is none: it may
+// be absent for any version.
 func (s *Snapshot) Checksum(ctx context.Context) (*Checksum, error) {
 	return s.log.readChecksum(ctx, s.Version)
 }
 
 func (l *Log) readChecksum(ctx context.Context, version int64) (*Checksum, error) {
 	key := ChecksumKey(version)
-	obj, err := l.store.Head(ctx, key)
-	if errors.Is(err, storage.ErrNotFound) || err == nil && obj.Size > maxChecksum {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("head %s: %w", key, err)
-	}
-	data, err := storage.ReadAll(ctx, l.store, key)
+	data, err := l.readText(ctx, key, maxChecksum)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil
 	}

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-data/sluice/storage"
 )
@@ -47,28 +50,52 @@ func planTail(commits []logFile, files []logFile) []tailFile {
 	return out
 }
 
-// readTail reads the files of a tail, oldest first.
+// tailReaders is how many files of a long tail are read at a time.
+const tailReaders = 8
+
+// readTail reads the files of a tail and gives their commits, oldest first.
 func (l *Log) readTail(ctx context.Context, tail []tailFile) ([]*Commit, error) {
-	var out []*Commit
-	for _, f := range tail {
-		plain := f.plain
-		if plain == nil {
-			plain = []logFile{f.logFile}
-		} else if c, err := l.readCompacted(ctx, f); err == nil {
-			out = append(out, c)
-			continue
-		} else if !errors.Is(err, ErrCorrupt) {
-			return nil, err
-		} else {
-			l.opts.Logger.Warn("log compaction file not used", "file", f.key, "error", err)
-		}
-		for _, p := range plain {
-			c, err := l.readCommitFile(ctx, p)
-			if err != nil {
-				return nil, err
+	parts := make([][]*Commit, len(tail))
+	g, ctx := errgroup.WithContext(ctx)
+	// A short tail is read in order: there is little to win, and what a store sees
+	// stays the same from run to run.
+	g.SetLimit(1)
+	if len(tail) > 2*tailReaders {
+		g.SetLimit(tailReaders)
+	}
+	for i, f := range tail {
+		g.Go(func() (err error) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
-			out = append(out, c)
+			parts[i], err = l.readTailFile(ctx, f)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(parts...), nil
+}
+
+func (l *Log) readTailFile(ctx context.Context, f tailFile) ([]*Commit, error) {
+	plain := f.plain
+	if plain == nil {
+		plain = []logFile{f.logFile}
+	} else if c, err := l.readCompacted(ctx, f); err == nil {
+		return []*Commit{c}, nil
+	} else if !errors.Is(err, ErrCorrupt) {
+		return nil, err
+	} else {
+		l.opts.Logger.Warn("log compaction file not used", "file", f.key, "error", err)
+	}
+	var out []*Commit
+	for _, p := range plain {
+		c, err := l.readCommitFile(ctx, p)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, c)
 	}
 	return out, nil
 }

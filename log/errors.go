@@ -55,11 +55,20 @@ func (e *CorruptError) Error() string {
 		}
 		b.WriteString(": ")
 	}
-	b.WriteString(e.Reason)
+	b.WriteString(clipped(e.Reason))
 	if e.Cause != nil {
-		fmt.Fprintf(&b, ": %v", e.Cause)
+		b.WriteString(": " + clipped(e.Cause.Error()))
 	}
 	return b.String()
+}
+
+// clipped bounds what a damaged file can put into a message.
+func clipped(s string) string {
+	const limit = 1000
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + fmt.Sprintf("... (%d bytes)", len(s))
 }
 
 func (e *CorruptError) Code() string         { return e.ErrorCode }

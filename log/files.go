@@ -1,7 +1,10 @@
 package deltalog
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +15,12 @@ import (
 const LogDir = "_delta_log/"
 
 const hintName = "_last_checkpoint"
+
+// What is read of one text file of the log at most, bytes: more is an error, not memory.
+const (
+	maxTextFile = 1 << 30
+	maxHint     = 64 << 20
+)
 
 type fileKind int
 
@@ -101,3 +110,20 @@ func versionPrefix(version int64) string { return fmt.Sprintf("%s%020d", LogDir,
 func logName(key string) string { return strings.TrimPrefix(key, LogDir) }
 
 func timeOf(f logFile) time.Time { return time.UnixMilli(f.modTime).UTC() }
+
+// readText reads a whole text file of the log. One larger than limit is corrupt.
+func (l *Log) readText(ctx context.Context, key string, limit int64) (_ []byte, err error) {
+	r, err := l.store.Open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if r.Size() > limit {
+		return nil, &CorruptError{ErrorCode: codeCorrupt, File: key, Reason: fmt.Sprintf("%d bytes; at most %d are read", r.Size(), limit)}
+	}
+	b := make([]byte, r.Size())
+	if n, err := r.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
+		return nil, err
+	}
+	return b, nil
+}

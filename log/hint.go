@@ -10,8 +10,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-
-	"github.com/sluice-data/sluice/storage"
 )
 
 // hint is the content of _last_checkpoint that we use.
@@ -26,7 +24,7 @@ type hint struct {
 // readHint returns the hint's version, or -1. It never fails: the file only saves
 // listing work.
 func (l *Log) readHint(ctx context.Context) int64 {
-	data, err := storage.ReadAll(ctx, l.store, LogDir+hintName)
+	data, err := l.readText(ctx, LogDir+hintName, maxHint)
 	if err != nil {
 		return -1
 	}

@@ -50,8 +50,14 @@ func commitTime(cfg *TableConfig, c *Commit) (int64, error) {
 		return 0, &CorruptError{ErrorCode: "DELTA_MISSING_COMMIT_TIMESTAMP", File: CommitKey(c.Version),
 			Reason: "commitInfo.inCommitTimestamp is missing though the table has in-commit timestamps"}
 	}
+	if ms := *c.Info.InCommitTimestamp; ms < 0 || ms > maxMillis {
+		return 0, &CorruptError{ErrorCode: "DELTA_INVALID_COMMIT_TIMESTAMP", File: CommitKey(c.Version), Reason: fmt.Sprintf("commitInfo.inCommitTimestamp %d is no time", ms)}
+	}
 	return *c.Info.InCommitTimestamp, nil
 }
+
+// maxMillis is the end of the year 9999 in ms since 1970.
+const maxMillis = 253402300799999
 
 // startTimes finds the time that the first attempt must exceed (W-751).
 func (c *committer) startTimes(ctx context.Context) error {

@@ -216,7 +216,7 @@ func (l *Log) ReadCommit(ctx context.Context, version int64) (*Commit, error) {
 }
 
 func (l *Log) readCommitFile(ctx context.Context, f logFile) (*Commit, error) {
-	data, err := storage.ReadAll(ctx, l.store, f.key)
+	data, err := l.readText(ctx, f.key, maxTextFile)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, &CorruptError{ErrorCode: "DELTA_VERSIONS_NOT_CONTIGUOUS", File: f.key, Reason: "the commit vanished while the log was read", Cause: errors.Join(errVanished, err)}
 	}

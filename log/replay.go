@@ -2,7 +2,8 @@ package deltalog
 
 import (
 	"context"
-	"sort"
+	"slices"
+	"strings"
 )
 
 // Replay folds the file actions of a log into live files and tombstones, keyed by
@@ -145,12 +146,11 @@ func (st *fileState) sort() {
 	for k := range st.live {
 		st.keys = append(st.keys, k)
 	}
-	sort.Slice(st.keys, func(i, j int) bool {
-		a, b := st.keys[i], st.keys[j]
-		if a.path != b.path {
-			return a.path < b.path
+	slices.SortFunc(st.keys, func(a, b fileKey) int {
+		if c := strings.Compare(a.path, b.path); c != 0 {
+			return c
 		}
-		return a.dv < b.dv
+		return strings.Compare(a.dv, b.dv)
 	})
 	st.sorted = make([]*Add, len(st.keys))
 	for i, k := range st.keys {
@@ -161,7 +161,7 @@ func (st *fileState) sort() {
 // reportChecksum logs when a listed checksum and the replay disagree. Reading
 // goes on with the replay; [Snapshot.VerifyChecksum] is for those who must know.
 func (s *Snapshot) reportChecksum(ctx context.Context, st *fileState) {
-	if s.checksum == nil || s.checksum.size > maxChecksum {
+	if s.checksum == nil {
 		return
 	}
 	c, err := s.Checksum(ctx)

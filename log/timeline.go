@@ -217,7 +217,7 @@ func (s *Snapshot) History(ctx context.Context, limit int) ([]HistoryEntry, erro
 }
 
 func (l *Log) readCommitInfo(ctx context.Context, f logFile) (*CommitInfo, error) {
-	data, err := storage.ReadAll(ctx, l.store, f.key)
+	data, err := l.readText(ctx, f.key, maxTextFile)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, versionNotFound(f.version, 0, -1)
 	}

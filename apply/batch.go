@@ -349,6 +349,7 @@ func (a *attempt) account() {
 	r := &a.t.result
 	if a.fold != nil {
 		r.Events.add(a.fold.counts)
+		r.Events.LateBeyondRetention += a.lateBeyond()
 		r.addExpectations(a.fold.judged)
 	}
 	for _, p := range a.poison {

@@ -148,6 +148,10 @@ func (p *proposal) writeState(ctx context.Context) error {
 	if p.def != nil {
 		next.flows[t.flow] = *p.def
 	}
+	if d, ok := next.flows[t.flow]; ok {
+		d.Last = max(now.UnixMicro(), p.base.flows[t.flow].Last)
+		next.flows[t.flow] = d
+	}
 	if p.once {
 		next.once[t.flow] = true
 	}
@@ -220,7 +224,8 @@ func (a *attempt) metrics(s *staged) map[string]string {
 		"numTargetRowsInserted": n(r.Inserted), "numTargetRowsUpdated": n(r.Updated), "numTargetRowsDeleted": n(r.Deleted),
 		"num_upserted_rows": n(r.Inserted + r.Updated), "num_deleted_rows": n(r.Deleted),
 		"num_events_read": n(c.Read), "num_events_applied": n(c.Applied), "num_events_stale": n(c.Stale),
-		"num_events_duplicate": n(c.Duplicate), "num_sequence_conflicts": n(c.SequenceConflicts),
+		"num_late_beyond_retention": n(a.lateBeyond()),
+		"num_events_duplicate":      n(c.Duplicate), "num_sequence_conflicts": n(c.SequenceConflicts),
 		"numTargetFilesAdded": n(int64(len(s.adds))), "numTargetFilesRemoved": n(int64(len(s.removes))),
 		"numTargetChangeFilesAdded": n(int64(len(s.cdc))),
 	}

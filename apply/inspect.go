@@ -22,8 +22,7 @@ type StateReport struct {
 	Flows     []StateFlow `json:"flows"`
 	// Walked is the target version up to which other writers have been looked at.
 	Walked int64 `json:"walked_version"`
-	// LastCollection is when state was last collected, nil: never; CollectedTo is
-	// the highest sequence that was, in hexadecimal.
+	// LastCollection is when state was last collected, nil: never.
 	LastCollection *time.Time `json:"last_collection,omitempty"`
 }
 
@@ -65,6 +64,10 @@ func Inspect(ctx context.Context, m Operator, o Options) (*StateReport, error) {
 		return nil, err
 	}
 	r := &StateReport{Version: t.state.version, Walked: t.state.walk, Kinds: []StateKind{}, Flows: []StateFlow{}}
+	if at := t.state.target.Collected; at != 0 {
+		when := time.UnixMicro(at).UTC()
+		r.LastCollection = &when
+	}
 	kinds := map[string]*StateKind{}
 	count := func(row stateRow) error {
 		k := kinds[row.Kind]

@@ -214,6 +214,11 @@ func (r *run) flush(ctx context.Context, last bool) error {
 			}
 		}
 	}
+	for _, t := range r.order {
+		if err := r.park(t, t.named(t.upkeep(ctx))); err != nil {
+			return err
+		}
+	}
 	r.tell(true)
 	return r.parked(last)
 }
@@ -428,6 +433,7 @@ func (e *Events) add(x Events) {
 	e.Poison += x.Poison
 	e.PoisonDeletes += x.PoisonDeletes
 	e.SequenceConflicts += x.SequenceConflicts
+	e.LateBeyondRetention += x.LateBeyondRetention
 	e.LateSystem += x.LateSystem
 }
 

@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,7 +76,7 @@ func (r *run) runSnapshots(ctx context.Context) error {
 			return err
 		}
 		if s == nil {
-			return t.settle(ctx, true)
+			return errors.Join(t.settle(ctx, true), t.named(t.upkeep(ctx)))
 		}
 		version, mark, err := t.versionOf(ctx, s)
 		if err != nil {

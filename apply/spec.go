@@ -159,6 +159,9 @@ type Events struct {
 	Poison    int64 `json:"poison"`
 	// PoisonDeletes of the poison would have deleted a row.
 	PoisonDeletes int64 `json:"poison_deletes,omitempty"`
+	// LateBeyondRetention are events at or below the highest sequence that was
+	// collected: what would have rejected them may be forgotten (auto-cdc 3).
+	LateBeyondRetention int64 `json:"num_late_beyond_retention,omitempty"`
 	// SequenceConflicts: different content at one key and sequence (auto-cdc 2.4).
 	SequenceConflicts int64 `json:"num_sequence_conflicts,omitempty"`
 	// LateSystem: events whose system sequence is older than one known of their key

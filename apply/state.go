@@ -79,6 +79,10 @@ type targetMark struct {
 	// Fresh: a full refresh has emptied the target and no batch has come since; its
 	// columns and types are those of the next one.
 	Fresh bool `json:"fresh,omitempty"`
+	// Collected is when state was last collected (microseconds), CollectedTo the
+	// highest sequence that was.
+	Collected   int64  `json:"collected,omitempty"`
+	CollectedTo []byte `json:"collected_to,omitempty"`
 }
 
 // fact is a sequence and when it was learned.
@@ -106,6 +110,8 @@ type flowDef struct {
 	Order []string `json:"-"`
 	// Snapshot: the flow reads snapshots; Sequence is the type of their version.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Last is when the flow last committed, in microseconds.
+	Last int64 `json:"last,omitempty"`
 }
 
 type typedKey struct {

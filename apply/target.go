@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/delta"
@@ -50,8 +51,13 @@ type target struct {
 	// state cannot be read as one without.
 	generation string
 	lenient    bool
-	quiet      bool              // looks at the state alone, not at what others did since
-	mapped     map[string]string // physical names of columns that are about to join
+	// looked is when it was last seen what a collection would drop; tidied the time
+	// that upkeep of files took, tidyFloor how many small files it left.
+	looked    time.Time
+	tidied    time.Duration
+	tidyFloor int
+	quiet     bool              // looks at the state alone, not at what others did since
+	mapped    map[string]string // physical names of columns that are about to join
 }
 
 func newTarget(r *run, dir, title string, store storage.Store) *target {

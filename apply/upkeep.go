@@ -1,0 +1,310 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-data/sluice/delta"
+	deltalog "github.com/sluice-data/sluice/log"
+)
+
+// Retention and upkeep (auto-cdc 3, apply-state 7).
+const (
+	defaultRetention = 7 * 24 * time.Hour
+	defaultFrequency = 30 * time.Minute
+	// skew is how far the clocks of two flows may lie apart.
+	skew = time.Hour
+	// upkeepShare is the share of running time that upkeep may take.
+	upkeepShare = 0.10
+	// deletedShare and smallFiles are where a file is purged, and small ones packed.
+	deletedShare = 0.20
+	deletedRows  = 1000 // a small file is not worth a commit
+	smallFiles   = 50
+	smallSize    = 16 << 20
+	upkeepTries  = 3
+)
+
+// seconds reads a retention property, its older names, and a trailing s.
+func seconds(config map[string]string, name string, otherwise time.Duration) time.Duration {
+	for k, v := range config {
+		for _, family := range []string{"pipelines.cdc.", "pipelines.applyChanges."} {
+			if !strings.EqualFold(k, family+name) {
+				continue
+			}
+			if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), "s"), 10, 64); err == nil && n >= 0 && n < 1<<33 {
+				return time.Duration(n) * time.Second
+			}
+		}
+	}
+	return otherwise
+}
+
+// upkeep drops hidden state that the lateness contract no longer needs, and now and
+// then packs or purges files. It runs between batches; what it cannot do it leaves.
+func (t *target) upkeep(ctx context.Context) error {
+	if t.parked != nil || t.snap == nil || t.adopt || t.run.flow.DryRun || t.result.Batches == 0 {
+		return nil
+	}
+	if err := t.collect(ctx); err != nil {
+		return err
+	}
+	return t.tidy(ctx)
+}
+
+// collect is one collection, if the last one is long enough ago.
+func (t *target) collect(ctx context.Context) error {
+	for range upkeepTries {
+		config := t.snap.Metadata.Configuration
+		now := t.run.o.Clock()
+		if last := t.state.target.Collected; last != 0 && now.Sub(time.UnixMicro(last)) < seconds(config, "tombstoneGCFrequencyInSeconds", defaultFrequency) {
+			return nil
+		}
+		if every := seconds(config, "tombstoneGCFrequencyInSeconds", defaultFrequency); !t.looked.IsZero() && now.Sub(t.looked) < every {
+			return nil
+		}
+		t.looked = now
+		// A flow that was down meets its tombstones: the slowest one counts.
+		oldest := now.UnixMicro()
+		for _, d := range t.state.flows {
+			oldest = min(oldest, d.Last)
+		}
+		cutoff := time.UnixMicro(oldest).Add(-skew - seconds(config, "tombstoneGCThresholdInSeconds", defaultRetention)).UnixMicro()
+		if !t.state.collectable(cutoff) {
+			return nil
+		}
+		if err := t.pin(ctx); err != nil {
+			return err
+		}
+		next := t.state.clone()
+		next.collect(cutoff)
+		next.target.Collected = now.UnixMicro()
+		p := &proposal{t: t, began: now, replace: next, facts: next.keyed(), operation: "COLLECT STATE"}
+		done, err := p.commit(ctx)
+		if err != nil || done {
+			return err
+		}
+		if err := t.pin(ctx); err != nil {
+			return err
+		}
+	}
+	return nil // others are busy: next time
+}
+
+// collectable tells whether a collection would drop anything.
+func (s *state) collectable(cutoff int64) bool {
+	for _, d := range s.deletes {
+		if d.at < cutoff {
+			return true
+		}
+	}
+	for _, list := range s.departed {
+		for _, d := range list {
+			if d.at < cutoff {
+				return true
+			}
+		}
+	}
+	if !s.wholeHistory() {
+		return false
+	}
+	for _, list := range s.hidden {
+		if len(keepHidden(list, cutoff, s.fieldCount())) < len(list) {
+			return true
+		}
+	}
+	return false
+}
+
+// collect drops what was processed before the cutoff and is not needed any more
+// (auto-cdc 3): tombstones, floors, images of changed keys, and of whole-row
+// histories the events below the anchor.
+func (s *state) collect(cutoff int64) {
+	drop := func(seq []byte) {
+		if bytes.Compare(seq, s.target.CollectedTo) > 0 {
+			s.target.CollectedTo = bytes.Clone(seq)
+		}
+	}
+	for k, d := range s.deletes {
+		if d.at < cutoff {
+			delete(s.deletes, k)
+			drop(d.seq)
+		}
+	}
+	for k, list := range s.departed {
+		var rest []departed
+		for _, d := range list {
+			if d.at < cutoff {
+				drop(d.seq)
+			} else {
+				rest = append(rest, d)
+			}
+		}
+		if s.departed[k] = rest; rest == nil {
+			delete(s.departed, k)
+		}
+	}
+	if !s.wholeHistory() {
+		return
+	}
+	for k, list := range s.hidden {
+		rest := keepHidden(list, cutoff, s.fieldCount())
+		for _, h := range list {
+			gone := true
+			for _, r := range rest {
+				gone = gone && !r.same(h)
+			}
+			if gone {
+				drop(h.seq)
+			}
+		}
+		if s.hidden[k] = rest; len(rest) == 0 {
+			delete(s.hidden, k)
+		}
+	}
+}
+
+// wholeHistory tells whether hidden events of a history may be collected: where
+// events author some fields only, a dropped one could still be inherited from.
+func (s *state) wholeHistory() bool {
+	for _, d := range s.flows {
+		if d.Mode != "" || d.StoredAs != storedSCD2 {
+			return false
+		}
+	}
+	return len(s.epochs) == 1
+}
+
+func (s *state) fieldCount() int {
+	for _, names := range s.epochs {
+		return len(names)
+	}
+	return 0
+}
+
+// keepHidden are the hidden events of a key without those that nothing can need: with
+// W the largest sequence among those processed before the cutoff, deletes at or
+// below W, and upserts below W but the largest. Events of partial rows are kept.
+func keepHidden(list []hiddenFact, cutoff int64, fields int) []hiddenFact {
+	var w, anchor []byte
+	for _, h := range list {
+		if h.kind != kindUpsert && h.kind != kindBoundary || h.kind == kindUpsert && authoredFields(h.payload) != fields {
+			return list
+		}
+		if h.at < cutoff && bytes.Compare(h.seq, w) > 0 {
+			w = h.seq
+		}
+	}
+	for _, h := range list {
+		if h.kind == kindUpsert && bytes.Compare(h.seq, w) <= 0 && bytes.Compare(h.seq, anchor) > 0 {
+			anchor = h.seq
+		}
+	}
+	var rest []hiddenFact
+	for _, h := range list {
+		switch {
+		case bytes.Compare(h.seq, w) > 0, h.kind == kindUpsert && bytes.Equal(h.seq, anchor):
+			rest = append(rest, h)
+		}
+	}
+	return rest
+}
+
+// authoredFields counts the fields of a hidden upsert; -1 for what cannot be read.
+func authoredFields(payload []byte) int {
+	_, n := binary.Uvarint(payload)
+	if n <= 0 {
+		return -1
+	}
+	rest, fields := payload[n:], 0
+	for len(rest) > 0 {
+		for range 2 { // name, value
+			l, n := binary.Uvarint(rest)
+			if n <= 0 || l > uint64(len(rest)-n) {
+				return -1
+			}
+			rest = rest[n+int(l):]
+		}
+		fields++
+	}
+	return fields
+}
+
+// tidy packs small files or purges deleted rows, one commit, while upkeep has taken
+// less than its share of the run.
+func (t *target) tidy(ctx context.Context) error {
+	start := t.run.o.Clock()
+	if t.tidied > time.Duration(float64(start.Sub(t.run.started))*upkeepShare) {
+		return nil
+	}
+	files, err := t.snap.FileList(ctx)
+	if err != nil {
+		return err
+	}
+	small, heavy := 0, false
+	for _, f := range files {
+		if f.Size < smallSize {
+			small++
+		}
+		heavy = heavy || mostlyDeleted(f)
+	}
+	o := delta.OptimizeOptions{}
+	switch {
+	case heavy:
+		o.Purge, o.MaxDeleted = true, deletedShare
+	case small < smallFiles || small < 2*t.tidyFloor:
+		return nil
+	}
+	_, err = t.table.Optimize(ctx, o)
+	t.tidied += t.run.o.Clock().Sub(start)
+	if err != nil {
+		// Others were faster, or the table does not want it: upkeep is no duty.
+		t.run.o.Logger.Debug("upkeep left out", "target", t.title, "reason", err.Error())
+	}
+	if err := t.pin(ctx); err != nil {
+		return err
+	}
+	// What could not be packed (one file a partition) is not tried again at once.
+	if files, err = t.snap.FileList(ctx); err != nil {
+		return err
+	}
+	t.tidyFloor = 0
+	for _, f := range files {
+		if f.Size < smallSize {
+			t.tidyFloor++
+		}
+	}
+	return nil
+}
+
+func mostlyDeleted(f *deltalog.Add) bool {
+	if f.DeletionVector == nil || f.DeletionVector.Cardinality < deletedRows {
+		return false
+	}
+	var stats struct {
+		NumRecords int64 `json:"numRecords"`
+	}
+	if json.Unmarshal([]byte(f.Stats), &stats) != nil || stats.NumRecords == 0 {
+		return false
+	}
+	return float64(f.DeletionVector.Cardinality) > deletedShare*float64(stats.NumRecords)
+}
+
+// lateBeyond counts events at or below the highest sequence that was collected:
+// what they meet may have been forgotten.
+func (a *attempt) lateBeyond() int64 {
+	n, to := int64(0), a.t.state.target.CollectedTo
+	if to == nil || a.fold == nil {
+		return 0
+	}
+	for i := range a.fold.events {
+		if bytes.Compare(a.fold.events[i].seq, to) <= 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -3,7 +3,6 @@ package apply
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -109,11 +108,8 @@ func (s *state) collectable(cutoff int64) bool {
 			}
 		}
 	}
-	if !s.wholeHistory() {
-		return false
-	}
 	for _, list := range s.hidden {
-		if len(keepHidden(list, cutoff, s.fieldCount())) < len(list) {
+		if _, highest := keepHidden(list, cutoff, s.inheritsNothing(), s.authorsAll); highest != nil {
 			return true
 		}
 	}
@@ -121,8 +117,8 @@ func (s *state) collectable(cutoff int64) bool {
 }
 
 // collect drops what was processed before the cutoff and is not needed any more
-// (auto-cdc 3): tombstones, floors, images of changed keys, and of whole-row
-// histories the events below the anchor.
+// (auto-cdc 3): tombstones, floors, images of changed keys, and of histories the
+// events below the anchor.
 func (s *state) collect(cutoff int64) {
 	drop := func(seq []byte) {
 		if bytes.Compare(seq, s.target.CollectedTo) > 0 {
@@ -148,90 +144,14 @@ func (s *state) collect(cutoff int64) {
 			delete(s.departed, k)
 		}
 	}
-	if !s.wholeHistory() {
-		return
-	}
+	whole := s.inheritsNothing()
 	for k, list := range s.hidden {
-		rest := keepHidden(list, cutoff, s.fieldCount())
-		for _, h := range list {
-			gone := true
-			for _, r := range rest {
-				gone = gone && !r.same(h)
-			}
-			if gone {
-				drop(h.seq)
-			}
-		}
+		rest, highest := keepHidden(list, cutoff, whole, s.authorsAll)
+		drop(highest)
 		if s.hidden[k] = rest; len(rest) == 0 {
 			delete(s.hidden, k)
 		}
 	}
-}
-
-// wholeHistory tells whether hidden events of a history may be collected: where
-// events author some fields only, a dropped one could still be inherited from.
-func (s *state) wholeHistory() bool {
-	for _, d := range s.flows {
-		if d.Mode != "" || d.StoredAs != storedSCD2 {
-			return false
-		}
-	}
-	return len(s.epochs) == 1
-}
-
-func (s *state) fieldCount() int {
-	for _, names := range s.epochs {
-		return len(names)
-	}
-	return 0
-}
-
-// keepHidden are the hidden events of a key without those that nothing can need: with
-// W the largest sequence among those processed before the cutoff, deletes at or
-// below W, and upserts below W but the largest. Events of partial rows are kept.
-func keepHidden(list []hiddenFact, cutoff int64, fields int) []hiddenFact {
-	var w, anchor []byte
-	for _, h := range list {
-		if h.kind != kindUpsert && h.kind != kindBoundary || h.kind == kindUpsert && authoredFields(h.payload) != fields {
-			return list
-		}
-		if h.at < cutoff && bytes.Compare(h.seq, w) > 0 {
-			w = h.seq
-		}
-	}
-	for _, h := range list {
-		if h.kind == kindUpsert && bytes.Compare(h.seq, w) <= 0 && bytes.Compare(h.seq, anchor) > 0 {
-			anchor = h.seq
-		}
-	}
-	var rest []hiddenFact
-	for _, h := range list {
-		switch {
-		case bytes.Compare(h.seq, w) > 0, h.kind == kindUpsert && bytes.Equal(h.seq, anchor):
-			rest = append(rest, h)
-		}
-	}
-	return rest
-}
-
-// authoredFields counts the fields of a hidden upsert; -1 for what cannot be read.
-func authoredFields(payload []byte) int {
-	_, n := binary.Uvarint(payload)
-	if n <= 0 {
-		return -1
-	}
-	rest, fields := payload[n:], 0
-	for len(rest) > 0 {
-		for range 2 { // name, value
-			l, n := binary.Uvarint(rest)
-			if n <= 0 || l > uint64(len(rest)-n) {
-				return -1
-			}
-			rest = rest[n+int(l):]
-		}
-		fields++
-	}
-	return fields
 }
 
 // tidy packs small files or purges deleted rows, one commit, while upkeep has taken

@@ -87,6 +87,18 @@ func (s *Stream) Next(ctx context.Context) (*StreamBatch, error) {
 	return b, nil
 }
 
+// timeline is the times of the commits known, listed once for each newest version.
+func (s *Stream) timeline(ctx context.Context) (*deltalog.Timeline, error) {
+	if s.times == nil || s.times.Last() != s.latest.Version {
+		times, err := s.latest.Timeline(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.times = times
+	}
+	return s.times, nil
+}
+
 // fromSnapshot takes files of the starting snapshot.
 func (s *Stream) fromSnapshot(ctx context.Context, r room) error {
 	files, err := s.snap.FileList(ctx)
@@ -96,7 +108,7 @@ func (s *Stream) fromSnapshot(ctx context.Context, r room) error {
 	if s.pos.Index > int64(len(files)) {
 		return badIndex(s.pos, len(files))
 	}
-	times, err := s.latest.Timeline(ctx)
+	times, err := s.timeline(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,7 +142,7 @@ func badIndex(p Position, files int) error {
 // fromCommits takes files of the versions from the position on. What is taken before
 // an error is delivered; the error comes again with the next call.
 func (s *Stream) fromCommits(ctx context.Context, r room) error {
-	times, err := s.latest.Timeline(ctx)
+	times, err := s.timeline(ctx)
 	if err != nil {
 		return err
 	}

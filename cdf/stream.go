@@ -73,6 +73,7 @@ type Stream struct {
 	log    *deltalog.Log
 	o      StreamOptions
 	latest *deltalog.Snapshot
+	times  *deltalog.Timeline // of latest, or of one before it
 	pos    Position
 	reader *reader
 	lays   *layouts

@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/parquetio"
@@ -175,6 +177,62 @@ func TestFieldReports_Log(t *testing.T) {
 		}
 		if tb := open(); base(tb) != 8 || testtable.Diff(testtable.Read(t, tb, delta.ScanOptions{}), want) != "" {
 			t.Errorf("checkpoint %d, or other rows", base(tb))
+		}
+	})
+	t.Run("B31 log clean-up with one checkpoint", func(t *testing.T) {
+		start := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+		for _, c := range []struct {
+			name      string
+			retention time.Duration
+			kept      []int64
+		}{
+			{"everything expired", time.Nanosecond, []int64{10, 11, 12}},
+			{"cut-off between 6 and 7, no checkpoint at or before it", 6*24*time.Hour - 12*time.Hour, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
+		} {
+			day := 0
+			clock := func() time.Time { return start.Add(time.Duration(day) * 24 * time.Hour) }
+			store := storage.NewMemoryWith("t", storage.MemoryOptions{Clock: clock})
+			tb := testtable.New(t, testtable.Spec{DDL: "id BIGINT", Store: store, Options: delta.Options{Clock: clock, NoCheckpoints: true}})
+			for day = 1; day <= 12; day++ {
+				if _, err := tb.Append(ctx, testtable.Rows(t, "id BIGINT", fmt.Sprintf(`{"id":%d}`, day)), delta.WriteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if day == 10 {
+					if _, err := tb.Checkpoint(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if day = 12; c.retention == time.Nanosecond {
+				day = 40
+			}
+			want := testtable.Read(t, tb, delta.ScanOptions{})
+			snap, err := tb.Snapshot(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tb.Log().CleanUp(ctx, snap, deltalog.CleanUpOptions{Retention: c.retention}); err != nil {
+				t.Fatal(err)
+			}
+			var left []string
+			for _, k := range testtable.Files(t, store) {
+				if strings.HasPrefix(k, deltalog.LogDir) && !strings.HasSuffix(k, ".crc") && !strings.HasSuffix(k, "_last_checkpoint") {
+					left = append(left, k)
+				}
+			}
+			keys := []string{deltalog.CheckpointKey(10)}
+			for _, v := range c.kept {
+				keys = append(keys, deltalog.CommitKey(v))
+			}
+			slices.Sort(keys)
+			if fmt.Sprint(left) != fmt.Sprint(keys) {
+				t.Errorf("%s: left %v", c.name, left)
+			}
+			cold, err := delta.Open(ctx, store, delta.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantRows(t, cold, delta.ScanOptions{}, want...)
 		}
 	})
 	t.Run("B33 statistics of a file are computed again", func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/testtable"
 	deltalog "github.com/sluice-data/sluice/log"
+	"github.com/sluice-data/sluice/merge"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -66,7 +67,7 @@ func (o tableOp) String() string {
 
 // opKinds are the operations with their weights.
 var opKinds = map[string]int{"append": 5, "overwrite": 1, "replace": 2, "dynamic": 1, "delete": 4, "update": 4, "optimize": 2, "purge": 1,
-	"zorder": 1, "checkpoint": 1, "vacuum": 1, "reopen": 1, "vectors": 1, "evolve": 1, "restore": 2}
+	"zorder": 1, "checkpoint": 1, "vacuum": 1, "reopen": 1, "vectors": 1, "evolve": 1, "restore": 2, "merge": 4, "clean": 1}
 
 func drawOps(r *rand.Rand, n int) []tableOp {
 	var kinds []string
@@ -336,8 +337,75 @@ func (m *opsModel) alter(o tableOp) (changed, quiet bool, err error) {
 		}
 		m.rows, m.names = was.rows, was.names
 		return true, true, err
+	case "merge":
+		return m.merge(o)
+	case "clean":
+		if _, err := m.tb.Checkpoint(ctx); err != nil {
+			return false, false, err
+		}
+		snap, err := m.tb.Snapshot(ctx)
+		if err != nil {
+			return false, false, err
+		}
+		_, err = m.tb.Log().CleanUp(ctx, snap, deltalog.CleanUpOptions{})
+		return false, false, err
 	}
 	return false, false, fmt.Errorf("no operation %s", o.kind)
+}
+
+// merge brings new rows and a third of the old ones; some matched rows go, some that
+// the source lacks go too.
+func (m *opsModel) merge(o tableOp) (changed, quiet bool, err error) {
+	source := m.fresh(o, nil)
+	for _, r := range m.rows {
+		if *r["id"]%3 == o.b && len(source) < 2*o.n {
+			v := maps.Clone(r)
+			v["k"], v["p"] = at2(*r["id"]%13), r["k"]
+			if *r["id"]%5 == 0 {
+				v["k"] = nil
+			}
+			source = append(source, v)
+		}
+	}
+	const ddl = "id BIGINT, k INT, p INT"
+	plain := &opsModel{names: map[string]string{"id": "id", "k": "k", "p": "p"}}
+	k, p := m.names["k"], m.names["p"]
+	text := fmt.Sprintf("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.k < %d THEN DELETE WHEN MATCHED THEN UPDATE SET t.%s = s.k, t.%s = s.p "+
+		"WHEN NOT MATCHED AND s.k <> 5 THEN INSERT (id, %s, %s) VALUES (s.id, s.k, s.p)", o.a, k, p, k, p)
+	if o.flag {
+		text += fmt.Sprintf(" WHEN NOT MATCHED BY SOURCE AND t.id %% 5 = %d THEN DELETE", o.b)
+	}
+	st, err := merge.Parse(text)
+	if err != nil {
+		return false, false, err
+	}
+	_, err = merge.Into(ctx, m.tb, merge.Source{Schema: testtable.Struct(m.t, ddl), Rows: testtable.Rows(m.t, ddl, plain.batch(source))}, st, merge.IntoOptions{})
+	byID := map[int]opsRow{}
+	for _, r := range source {
+		byID[*r["id"]] = r
+	}
+	var next []opsRow
+	for _, r := range m.rows {
+		from, ok := byID[*r["id"]]
+		delete(byID, *r["id"])
+		switch {
+		case ok && from["k"] != nil && *from["k"] < o.a, !ok && o.flag && *r["id"]%5 == o.b:
+			changed = true
+			continue
+		case ok:
+			r = maps.Clone(r)
+			r["k"], r["p"], changed = from["k"], from["p"], true
+		}
+		next = append(next, r)
+	}
+	for _, r := range source {
+		if byID[*r["id"]] != nil && r["k"] != nil && *r["k"] != 5 {
+			next = append(next, opsRow{"id": r["id"], "k": r["k"], "p": r["p"]})
+			changed = true
+		}
+	}
+	m.rows = next
+	return changed, false, err
 }
 
 func (m *opsModel) lines(o delta.ScanOptions) ([]string, error) {

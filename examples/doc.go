@@ -6,7 +6,7 @@
 //  1. Every program works as it stands, on a directory given as its argument.
 //  2. A program uses public packages only.
 //
-// Entry points: create, append, changes, follow.
+// Entry points: create, append, changes, follow, stream.
 //
 // Nothing imports them.
 package examples

@@ -47,6 +47,14 @@ func TestExamples(t *testing.T) {
 			t.Errorf("changes: no %q in\n%s", want, got)
 		}
 	}
+	t.Run("stream", func(t *testing.T) {
+		if got := run("stream"); got != "3 changes of versions 1 to 1\n" {
+			t.Errorf("the first run: %q", got)
+		}
+		if got := run("stream"); got != "" {
+			t.Errorf("the second run: %q", got)
+		}
+	})
 	t.Run("follow", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

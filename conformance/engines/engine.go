@@ -49,6 +49,42 @@ func (e *Engine) Call(op string, args map[string]any) (json.RawMessage, error) {
 	return e.p.call(op, args)
 }
 
+// Request is one operation of engine.py: "op" and its arguments, with absolute paths.
+type Request map[string]any
+
+// Sequence is what became of requests that were done one after the other: the
+// results up to the first that failed, and why.
+type Sequence struct {
+	Results []json.RawMessage
+	Err     error // an *EngineError
+}
+
+// Many does sequences of requests, two at a time, which is quicker for an engine that
+// leaves processors idle.
+func (e *Engine) Many(tb testing.TB, sequences ...[]Request) []Sequence {
+	tb.Helper()
+	var out []Sequence
+	const most = 8 // a call has a time limit
+	for len(sequences) > 0 {
+		n := min(most, len(sequences))
+		var answers []struct {
+			Results []json.RawMessage
+			Error   *EngineError
+		}
+		e.must(tb, &answers, "many", map[string]any{"sequences": sequences[:n]})
+		for _, a := range answers {
+			s := Sequence{Results: a.Results}
+			if a.Error != nil {
+				a.Error.Engine, a.Error.Op = e.Name(), "many"
+				s.Err = a.Error
+			}
+			out = append(out, s)
+		}
+		sequences = sequences[n:]
+	}
+	return out
+}
+
 func (e *Engine) must(tb testing.TB, out any, op string, args map[string]any) {
 	tb.Helper()
 	raw, err := e.Call(op, args)

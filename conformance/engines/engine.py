@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 # Whatever libraries and the JVM print must not come between the answers.
@@ -384,6 +385,10 @@ class Spark:
             sql += " WHEN NOT MATCHED THEN INSERT *"
         return self.metrics(sql)
 
+    def statement(self, path, text):
+        """A statement of Spark SQL with {t} for the table."""
+        return self.metrics(text.replace("{t}", self.name(path)))
+
     def optimize(self, path):
         self.spark.sql(f"OPTIMIZE {self.name(path)}").collect()
 
@@ -405,7 +410,30 @@ def parquet(path):
 
 
 OPS = ("versions", "rows", "changes", "sql", "schema", "version", "create", "append", "update", "delete", "merge",
-       "optimize", "restore", "vacuum", "checkpoint")
+       "optimize", "restore", "vacuum", "checkpoint", "statement")
+
+
+def do(engine, request):
+    op = request.pop("op")
+    if op == "many":
+        return many(engine, **request)
+    if op != "parquet" and op not in OPS:
+        raise ValueError(f"unknown op {op}")
+    return parquet(**request) if op == "parquet" else getattr(engine, op)(**request)
+
+
+def many(engine, sequences, workers=2):
+    """Sequences of requests, several at a time; each ends at its first error."""
+    def run(sequence):
+        results = []
+        for request in sequence:
+            try:
+                results.append(do(engine, request))
+            except Exception as e:
+                return {"results": results, **failure(e)}
+        return {"results": results}
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(run, sequences))
 
 
 def say(answer):
@@ -429,11 +457,8 @@ def main():
         return
     for line in sys.stdin:
         request = json.loads(line)
-        op = request.pop("op")
         try:
-            if op != "parquet" and op not in OPS:
-                raise ValueError(f"unknown op {op}")
-            say({"result": parquet(**request) if op == "parquet" else getattr(engine, op)(**request)})
+            say({"result": do(engine, request)})
         except Exception as e:
             say(failure(e))
 

@@ -184,9 +184,6 @@ func TestSnapshot_Golden(t *testing.T) {
 		"features/crc-malformed":        ErrNotFound,
 		"reads/versions-not-contiguous": ErrCorrupt,
 		"features/table-with-geo":       ErrUnsupported,
-		"features/unshredded-variant":   ErrUnsupported,
-		"spark/variant":                 ErrUnsupported,
-		"spark/variant_shredded":        ErrUnsupported,
 	}
 	ctx := context.Background()
 	for _, folder := range []string{"reads", "features", "spark"} {

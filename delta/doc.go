@@ -22,5 +22,16 @@
 // Entry points: [Create], [Open], [Table.Scan], [Table.Append], [Table.Overwrite],
 // [Table.Delete], [Table.Update], [Table.Stage], [Table.Changes].
 //
+// Upkeep: [Table.Optimize], [Table.Vacuum], [Table.Restore], [Clone], [Convert],
+// [Table.Diff].
+//
+//   - Optimize changes no row: its commit has dataChange=false, rows keep hidden
+//     columns, row ids and values as they are.
+//   - Vacuum deletes a file only if no version that was current within the retention
+//     time, no change feed of such a version and no unfinished writer needs it, and
+//     never outside of the table's folder.
+//   - Restore, Clone and Convert are never rebased on a commit that came in between
+//     (C-27).
+//
 // The package must not import merge, apply or cmd.
 package delta

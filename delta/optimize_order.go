@@ -46,9 +46,12 @@ type clusterTag struct {
 }
 
 func (z *optimizer) planOrder() error {
-	by, err := clusteringColumns(z.snap)
-	if err != nil {
-		return err
+	var by [][]string
+	if z.snap.Supports(deltalog.Clustering) {
+		var err error
+		if by, err = z.snap.ClusteringColumns(); err != nil {
+			return err
+		}
 	}
 	clustered := len(by) > 0
 	switch {
@@ -94,34 +97,6 @@ func (z *optimizer) planOrder() error {
 	}
 	z.l = z.l.WithStats(tops)
 	return nil
-}
-
-// clusteringColumns are the physical paths of the clustering columns of a version;
-// none if it is not clustered (R-821).
-func clusteringColumns(snap *deltalog.Snapshot) ([][]string, error) {
-	d, ok := snap.Domain(deltalog.ClusteringDomain)
-	if !ok || !snap.Supports(deltalog.Clustering) {
-		return nil, nil
-	}
-	var conf struct {
-		Columns []json.RawMessage `json:"clusteringColumns"`
-	}
-	if err := json.Unmarshal([]byte(d.Configuration), &conf); err != nil {
-		return nil, &deltalog.CorruptError{ErrorCode: "DELTA_INVALID_CLUSTERING_DOMAIN", Reason: "domain " + deltalog.ClusteringDomain, Cause: err}
-	}
-	var out [][]string
-	for _, raw := range conf.Columns {
-		var path []string
-		var name string
-		if json.Unmarshal(raw, &path) != nil {
-			if err := json.Unmarshal(raw, &name); err != nil {
-				return nil, &deltalog.CorruptError{ErrorCode: "DELTA_INVALID_CLUSTERING_DOMAIN", Reason: "domain " + deltalog.ClusteringDomain + ": column " + string(raw), Cause: err}
-			}
-			path = []string{name}
-		}
-		out = append(out, path)
-	}
-	return out, nil
 }
 
 // addPhysical adds the column at a physical path.

@@ -477,3 +477,89 @@ func numbered() delta.Options {
 	var n atomic.Int64
 	return delta.Options{NewID: func() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n.Add(1)) }, Clock: testtable.Clock()}
 }
+
+// TestTable_OptimizeClusters: W-823.
+func TestTable_OptimizeClusters(t *testing.T) {
+	create := func(t *testing.T, props map[string]string) *delta.Table {
+		t.Helper()
+		tb, err := delta.Create(ctx, storage.NewMemory("t"), delta.CreateOptions{Schema: testtable.Struct(t, "id BIGINT, a INT, s STRUCT<n: STRING>"), ClusterBy: []string{"a", "s.n"}, Properties: props}, delta.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tb
+	}
+	grow := func(t *testing.T, tb *delta.Table, from, n int) {
+		t.Helper()
+		r := rand.New(rand.NewPCG(uint64(from), 1))
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `{"id":%d,"a":%d,"s":{"n":"v%d"}}`, from+i, r.IntN(1000), r.IntN(30))
+		}
+		if _, err := tb.Append(ctx, testtable.Rows(t, "id BIGINT, a INT, s STRUCT<n: STRING>", b.String()), delta.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, props := range map[string]map[string]string{"plain": nil, "with column mapping": {"delta.columnMapping.mode": "name"}} {
+		t.Run("only what is not clustered yet is rewritten, "+name, func(t *testing.T) {
+			tb := create(t, props)
+			for i := range 4 {
+				grow(t, tb, i*500, 500)
+			}
+			var size int64
+			for _, a := range liveFiles(t, tb) {
+				size += a.Size
+			}
+			o := delta.OptimizeOptions{TargetSize: size / 8}
+			res := optimize(t, tb, o)
+			n := len(liveFiles(t, tb))
+			if res.Metrics.FilesRemoved != 4 || n < 3 {
+				t.Fatalf("got %+v, %d files", res, n)
+			}
+			for _, a := range liveFiles(t, tb) {
+				if a.ClusteringProvider == nil || *a.ClusteringProvider != "sluice" || a.Tags["sluice.cluster"] == nil {
+					t.Errorf("add %s: provider %v, tags %v", a.Path, a.ClusteringProvider, a.Tags)
+				}
+			}
+			info := commitAt(t, tb, res.Version).Info
+			if string(info.OperationParameters["clusterBy"]) != `"[\"a\",\"s.n\"]"` || string(info.OperationParameters["isFull"]) != `"false"` {
+				t.Errorf("commitInfo %s", info.Raw)
+			}
+			if again := optimize(t, tb, o); again.Committed {
+				t.Errorf("a second run: %+v", again)
+			}
+			grow(t, tb, 5000, 100)
+			for _, a := range liveFiles(t, tb) {
+				if a.Tags["sluice.cluster"] == nil && a.ClusteringProvider != nil {
+					t.Errorf("an append claims to be clustered: %+v", a)
+				}
+			}
+			if res := optimize(t, tb, o); res.Metrics.FilesRemoved != 1 {
+				t.Errorf("got %+v", res)
+			}
+			optimize(t, tb, delta.OptimizeOptions{Full: true})
+		})
+	}
+	t.Run("files of another provider are left alone", func(t *testing.T) {
+		tb := create(t, nil)
+		grow(t, tb, 0, 10)
+		snap := mustSnapshot(t, tb)
+		liquid := "liquid"
+		again := *liveFiles(t, tb)[0]
+		again.ClusteringProvider, again.DataChange = &liquid, false
+		tx := tb.Log().Begin(snap)
+		tx.Add(&again)
+		if _, err := tx.Commit(ctx, deltalog.CommitOptions{Operation: "OPTIMIZE"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, full := range []bool{false, true} {
+			if res := optimize(t, tb, delta.OptimizeOptions{Full: full}); res.Committed {
+				t.Errorf("got %+v", res)
+			}
+		}
+	})
+	t.Run("Z-order of a clustered table is refused", func(t *testing.T) {
+		if _, err := create(t, nil).Optimize(ctx, delta.OptimizeOptions{ZOrder: []string{"a"}}); !errors.Is(err, delta.ErrInvalid) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

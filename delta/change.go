@@ -52,7 +52,7 @@ func (t *Table) Change(ctx context.Context, o DMLOptions, decide func(ctx contex
 			}
 		}
 		res, err := t.finish(ctx, tx, c.Staged, WriteOptions{Txn: o.Txn, UserMetadata: o.UserMetadata}, deltalog.CommitOptions{
-			Operation: c.Operation, Parameters: c.Parameters, Metrics: c.Metrics, NotBlind: true,
+			Operation: c.Operation, Parameters: c.Parameters, Metrics: c.Metrics, NotBlind: true, Isolation: o.Isolation,
 			RowLevel: t.rowLevel(cfg, c.Staged, c.Rows, tx),
 		})
 		if err != nil && !unknownOutcome(err) {

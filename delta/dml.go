@@ -125,6 +125,10 @@ func predicate(where *expr.Bound) string {
 type DMLOptions struct {
 	Txn          *Txn
 	UserMetadata string
+	// Isolation decides which concurrent commits are conflicts (C-01). Default:
+	// Serializable; with WriteSerializable, rows that others append meanwhile stay as
+	// they are.
+	Isolation deltalog.IsolationLevel
 }
 
 // Delete removes the rows for which the condition is TRUE; "" is every row. Files of

@@ -24,6 +24,9 @@ import (
 type IntoOptions struct {
 	Txn          *delta.Txn
 	UserMetadata string
+	// Isolation decides which concurrent commits are conflicts (C-01). Default:
+	// Serializable.
+	Isolation deltalog.IsolationLevel
 }
 
 // Result is what a merge did.

@@ -31,6 +31,13 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if args := os.Getenv(updaterEnv); args != "" {
+		if err := updater(args); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if args := os.Getenv(appenderEnv); args != "" {
 		if err := appender(args); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -11,7 +11,7 @@ import (
 func (f *fold) decideBeliefs(d *decision, h *historian, t told, hides map[*register]bool, now int64) error {
 	k := t.k
 	have := f.state.hidden[k.key]
-	need := slices.Clone(have)
+	need, index := slices.Clone(have), factIndex(have)
 	var newest []byte // system sequence known before
 	for i := range k.list {
 		if e := &k.list[i]; e.event < 0 && bytes.Compare(e.sys, newest) > 0 {
@@ -27,10 +27,11 @@ func (f *fold) decideBeliefs(d *decision, h *historian, t told, hides map[*regis
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(need, fact.same) {
+		if _, again := index[fact.id()]; again {
 			f.count(duplicate)
 			continue
 		}
+		index[fact.id()] = len(need)
 		if bytes.Compare(e.sys, newest) < 0 {
 			f.counts.LateSystem++
 		}

@@ -392,8 +392,9 @@ func (f *fold) decideRuns(d *decision, h *historian, t told, hides map[*register
 	}
 	if seed := t.k.seed; seed != nil { // what is older was not looked at and stays
 		var old []hiddenFact
+		index := factIndex(need)
 		for _, fact := range f.state.hidden[t.k.key] {
-			if bytes.Compare(fact.seq, seed.u) <= 0 && !slices.ContainsFunc(need, fact.same) {
+			if _, again := index[fact.id()]; bytes.Compare(fact.seq, seed.u) <= 0 && !again {
 				old = append(old, fact)
 			}
 		}
@@ -521,8 +522,9 @@ func (h *historian) tells(row, reg *register) bool {
 // needs no more are void.
 func (f *fold) keep(d *decision, k *keyed, need []hiddenFact) {
 	have := f.state.hidden[k.key]
+	index := factIndex(have)
 	for i := range need {
-		if at := slices.IndexFunc(have, need[i].same); at >= 0 {
+		if at, ok := index[need[i].id()]; ok {
 			need[i].at = have[at].at
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -35,8 +36,41 @@ func (f hiddenFact) same(o hiddenFact) bool {
 	return f.kind == o.kind && bytes.Equal(f.seq, o.seq) && bytes.Equal(f.payload, o.payload)
 }
 
-func isHidden(kind string) bool {
-	return kind == kindUpsert || kind == kindBoundary || kind == kindDropped || kind == kindEvent
+// id is what tells facts of a key apart.
+func (f hiddenFact) id() string { return f.kind + "\x00" + string(f.seq) + "\x00" + string(f.payload) }
+
+// factIndex is facts by their id.
+func factIndex(facts []hiddenFact) map[string]int {
+	out := make(map[string]int, len(facts))
+	for i, f := range facts {
+		out[f.id()] = i
+	}
+	return out
+}
+
+// sameFacts compares two sets of facts.
+func sameFacts(a, b []hiddenFact) bool {
+	if len(a) == 0 && len(b) == 0 {
+		return true
+	}
+	x, y := factIndex(a), factIndex(b)
+	if len(x) != len(y) {
+		return false
+	}
+	for id := range x {
+		if _, ok := y[id]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// addFact adds to a set. Long lists may hold a fact twice, which does no harm.
+func addFact(list []hiddenFact, f hiddenFact) []hiddenFact {
+	if len(list) < 32 && slices.ContainsFunc(list, f.same) {
+		return list
+	}
+	return append(slices.Clip(list), f)
 }
 
 // encodeUpsert is the payload of an upsert with sequence s: its schema epoch, then

@@ -114,7 +114,7 @@ func (p *proposal) clashesState(before, after *state) bool {
 	for key := range p.keys {
 		b, a := before.deletes[key], after.deletes[key]
 		if !bytes.Equal(b.seq, a.seq) || len(before.entries[key]) != len(after.entries[key]) || len(before.departed[key]) != len(after.departed[key]) ||
-			!slices.EqualFunc(before.hidden[key], after.hidden[key], hiddenFact.same) {
+			!sameFacts(before.hidden[key], after.hidden[key]) {
 			return true
 		}
 	}

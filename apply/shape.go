@@ -330,7 +330,12 @@ func nulls(a arrow.Array) event.Bits {
 
 // authored are the physical names of the fields that an origin's schema has.
 func (s *shape) authored(p *plan, o *origin) []string {
-	out := slices.Clone(s.later[p])
+	var out []string
+	for _, n := range s.later[p] { // nothing but nulls so far
+		if !p.covered[p.source.Index(n)] {
+			out = append(out, n)
+		}
+	}
 	for f, a := range o.fields {
 		if a != nil {
 			out = append(out, s.fields[f].name)

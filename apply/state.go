@@ -270,10 +270,7 @@ func (s *state) add(r stateRow) error {
 		s.departed[string(r.Key)] = append(list, departed{r.Seq, r.Payload, r.At})
 	case kindUpsert, kindBoundary, kindDropped, kindEvent:
 		fact := hiddenFact{kind: r.Kind, seq: r.Seq, payload: r.Payload, at: r.At}
-		list := s.hidden[string(r.Key)]
-		if !slices.ContainsFunc(list, fact.same) {
-			s.hidden[string(r.Key)] = append(slices.Clip(list), fact)
-		}
+		s.hidden[string(r.Key)] = addFact(s.hidden[string(r.Key)], fact)
 	default:
 		return &Error{Code: CodeFormatTooNew, Phase: PhaseState,
 			Message: fmt.Sprintf("the state holds rows of kind %q, which this version does not know; use a newer sluice", r.Kind)}
@@ -341,7 +338,11 @@ func (s *state) keyed() []stateRow {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.hidden)) {
-		for _, h := range s.hidden[k] {
+		once := factIndex(s.hidden[k])
+		for i, h := range s.hidden[k] {
+			if once[h.id()] != i {
+				continue
+			}
 			rows = append(rows, stateRow{Kind: h.kind, Key: []byte(k), Seq: h.seq, Payload: h.payload, At: h.at})
 		}
 	}

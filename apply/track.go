@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ func (a *attempt) track(plans []*plan) error {
 				return stored(CodeTrackHistoryDrift, "column %q joins the list of tracked columns; a full refresh is needed to change it", name)
 			}
 			now[strings.ToLower(name)] = tracked
+			if tracked && p.sequence != nil && slices.ContainsFunc(p.sequence.Columns(), func(c string) bool { return strings.EqualFold(c, name) }) {
+				a.t.run.warn(fmt.Sprintf("%s: column %q orders the events and is tracked, so that no two versions are equal; leave it out of the target or of the tracked columns", a.t.title, name))
+			}
 		}
 	}
 	s.tracked = make([]bool, len(s.fields))

@@ -190,7 +190,9 @@ func (t *Table) Schema(ctx context.Context) (*schema.Struct, error) {
 	return snap.Schema, nil
 }
 
-// Checkpoint writes a checkpoint of the newest version and returns that version.
+// Checkpoint writes a checkpoint of the newest version and returns that version. Like
+// a checkpoint after a commit it is followed by the clean-up of expired log files,
+// whose failure is logged, unless delta.enableExpiredLogCleanup is false.
 func (t *Table) Checkpoint(ctx context.Context) (int64, error) {
 	snap, err := t.Snapshot(ctx)
 	if err != nil {
@@ -199,7 +201,25 @@ func (t *Table) Checkpoint(ctx context.Context) (int64, error) {
 	if err := snap.Require(deltalog.OpWrite); err != nil {
 		return 0, err
 	}
-	return snap.Version, t.log.WriteCheckpoint(ctx, snap)
+	if err := t.log.WriteCheckpoint(ctx, snap); err != nil {
+		return snap.Version, err
+	}
+	if snap.Props.EnableExpiredLogCleanup {
+		if _, err := t.CleanLog(ctx, deltalog.CleanUpOptions{}); err != nil {
+			t.opts.Logger.Warn("log clean-up failed", "error", err)
+		}
+	}
+	return snap.Version, nil
+}
+
+// CleanLog deletes the log files that only expired versions need, see
+// [deltalog.Log.CleanUp].
+func (t *Table) CleanLog(ctx context.Context, o deltalog.CleanUpOptions) (deltalog.CleanUpResult, error) {
+	snap, err := t.Snapshot(ctx)
+	if err != nil {
+		return deltalog.CleanUpResult{Cutoff: -1}, err
+	}
+	return t.log.CleanUp(ctx, snap, o)
 }
 
 // History lists the commits that the log holds, newest first, at most limit of

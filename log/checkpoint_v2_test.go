@@ -203,3 +203,55 @@ func sameState(t testing.TB, want, got *Snapshot) {
 		t.Errorf("version %d:\n%s\nversion %d:\n%s", want.Version, a, got.Version, b)
 	}
 }
+
+// TestSnapshot_TxnRetention: marks of applications expire by property (R-227).
+func TestSnapshot_TxnRetention(t *testing.T) {
+	ctx := context.Background()
+	clock := &fixedClock{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	m := storage.NewMemory("m")
+	l := Open(m, Options{Clock: clock.Now, Sleep: noSleep})
+	s := newTable(t, l, nil, map[string]string{"delta.setTransactionRetentionDuration": "interval 2 days"})
+	put(t, m, CommitKey(1), `{"txn":{"appId":"undated","version":1}}`+"\n")
+	clock.at = clock.at.AddDate(0, 0, 1)
+	tx := l.Begin(mustLatest(t, l))
+	tx.SetTxn("old", 1)
+	mustCommit(t, tx, CommitOptions{})
+	clock.at = clock.at.AddDate(0, 0, 2)
+	tx = l.Begin(mustLatest(t, l))
+	tx.SetTxn("young", 1)
+	mustCommit(t, tx, CommitOptions{})
+	names := func(s *Snapshot) string {
+		var out []string
+		for _, x := range s.Txns() {
+			out = append(out, x.AppID)
+		}
+		return strings.Join(out, " ")
+	}
+	s = mustLatest(t, l)
+	t.Run("R-227 in the snapshot", func(t *testing.T) {
+		if got := names(s); got != "old young" {
+			t.Errorf("%q", got)
+		}
+		clock.at = clock.at.Add(time.Second)
+		if _, ok := s.TxnVersion("old"); ok || names(s) != "young" {
+			t.Errorf("%q", names(s))
+		}
+	})
+	t.Run("R-227 in checkpoints", func(t *testing.T) {
+		if err := l.WriteCheckpoint(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		s := mustLatest(t, l)
+		if len(s.txns) != 1 || s.CheckpointVersion() != 3 {
+			t.Errorf("%v from checkpoint %d", s.txns, s.CheckpointVersion())
+		}
+	})
+	t.Run("R-227 W-853 an expired mark does not stop its application", func(t *testing.T) {
+		tx := l.Begin(mustLatest(t, l))
+		tx.SetTxn("old", 1)
+		tx.Add(file("a"))
+		if r := mustCommit(t, tx, CommitOptions{}); r.AlreadyDone {
+			t.Error("done already")
+		}
+	})
+}

@@ -32,13 +32,34 @@ func (l *Log) WriteCheckpoint(ctx context.Context, s *Snapshot) error {
 	if err := l.checkpointAllowed(ctx, s); err != nil {
 		return err
 	}
-	st, err := s.state(ctx)
+	if !s.writesV2Checkpoints() {
+		h, err := l.writeClassic(ctx, s)
+		if err != nil {
+			return err
+		}
+		return l.advanceHint(ctx, *h)
+	}
+	adds, removes, err := s.checkpointFiles(ctx)
 	if err != nil {
 		return err
 	}
+	h, err := l.writeV2Checkpoint(ctx, s, adds, removes)
+	if err != nil || h == nil {
+		return err
+	}
+	return l.advanceHint(ctx, *h)
+}
+
+// checkpointFiles are the file actions of a checkpoint in a fixed order: live files and
+// unexpired tombstones.
+func (s *Snapshot) checkpointFiles(ctx context.Context) ([]*Add, []*Remove, error) {
+	st, err := s.state(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	tombstones, err := s.Tombstones(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	sort.Slice(tombstones, func(i, j int) bool {
 		if tombstones[i].Path != tombstones[j].Path {
@@ -46,39 +67,41 @@ func (l *Log) WriteCheckpoint(ctx context.Context, s *Snapshot) error {
 		}
 		return tombstones[i].DeletionVector.ID() < tombstones[j].DeletionVector.ID()
 	})
-	if s.writesV2Checkpoints() {
-		h, err := l.writeV2Checkpoint(ctx, s, st.sorted, tombstones)
-		if err != nil || h == nil {
-			return err
-		}
-		return l.advanceHint(ctx, *h)
+	return st.sorted, tombstones, nil
+}
+
+// writeClassic writes the classic checkpoint of s; the hint names it.
+func (l *Log) writeClassic(ctx context.Context, s *Snapshot) (*hint, error) {
+	adds, tombstones, err := s.checkpointFiles(ctx)
+	if err != nil {
+		return nil, err
 	}
 	w, err := newCheckpointWriter(s, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key := CheckpointKey(s.Version)
 	out, err := l.store.NewWriter(ctx, key)
 	if err != nil {
-		return fmt.Errorf("create %s: %w", key, err)
+		return nil, fmt.Errorf("create %s: %w", key, err)
 	}
 	defer out.Abort()
-	size, err := w.write(ctx, out, s, st.sorted, tombstones)
+	size, err := w.write(ctx, out, s, adds, tombstones)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", key, err)
+		return nil, fmt.Errorf("write %s: %w", key, err)
 	}
 	if err := out.Close(); err != nil && !errors.Is(err, storage.ErrExists) {
-		return fmt.Errorf("close %s: %w", key, err)
+		return nil, fmt.Errorf("close %s: %w", key, err)
 	} else if err != nil {
 		// Another writer's checkpoint of the same version is as good as ours, but its
 		// size is its own.
 		obj, err := l.store.Head(ctx, key)
 		if err != nil {
-			return fmt.Errorf("head %s: %w", key, err)
+			return nil, fmt.Errorf("head %s: %w", key, err)
 		}
 		size = obj.Size
 	}
-	return l.advanceHint(ctx, hint{Version: s.Version, Size: w.rows, SizeInBytes: size, NumOfAddFiles: int64(len(st.sorted))})
+	return &hint{Version: s.Version, Size: w.rows, SizeInBytes: size, NumOfAddFiles: int64(len(adds))}, nil
 }
 
 // advanceHint replaces the hint unless it names a newer checkpoint.

@@ -112,6 +112,9 @@ func (l *Log) deleteBefore(ctx context.Context, s *Snapshot, files []logFile, be
 		r.Kept = fmt.Sprintf("versions below %d are protected (delta.requireCheckpointProtectionBeforeVersion) and version %d is the last that may go", protected, before-1)
 		return r, nil
 	}
+	if !dryRun && len(old) > 0 {
+		l.compatibilityCheckpoint(ctx, files, before)
+	}
 	sort.SliceStable(old, func(i, j int) bool { return deletedFirst(old[i], old[j], protected) })
 	for _, f := range old {
 		if !dryRun {
@@ -124,6 +127,24 @@ func (l *Log) deleteBefore(ctx context.Context, s *Snapshot, files []logFile, be
 	side, err := l.deleteSidecars(ctx, old, dryRun)
 	r.Deleted = append(r.Deleted, side...)
 	return r, err
+}
+
+// compatibilityCheckpoint writes a classic checkpoint of a version that has only one
+// with a name of the new kind, so that readers that do not know that kind fail on the
+// protocol and not on a missing file (W-723). A failure costs them the better message.
+func (l *Log) compatibilityCheckpoint(ctx context.Context, files []logFile, version int64) {
+	for _, f := range files {
+		if f.version == version && (f.kind == classicCheckpoint || f.kind == multipartCheckpoint) {
+			return
+		}
+	}
+	s, err := l.At(ctx, version)
+	if err == nil {
+		_, err = l.writeClassic(ctx, s)
+	}
+	if err != nil {
+		l.opts.Logger.Warn("classic checkpoint was not written", "version", version, "error", err)
+	}
 }
 
 // deletedFirst orders deletions: oldest version first and, in a protected range,

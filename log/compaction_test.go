@@ -290,7 +290,7 @@ func TestChecksum(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
-	t.Run("R-722 a mismatch is reported", func(t *testing.T) {
+	t.Run("R-722 R-723 a mismatch is reported, and the checksum is never the source", func(t *testing.T) {
 		m := storage.NewMemory("m")
 		l := quietLog(m)
 		s := newTable(t, l, nil, nil)
@@ -302,8 +302,8 @@ func TestChecksum(t *testing.T) {
 			}
 			put(t, m, ChecksumKey(1), strings.Replace(good, c[0], c[1], 1))
 			wantError(t, mustLatest(t, l).VerifyChecksum(ctx), ErrCorrupt, "DELTA_CHECKSUM_MISMATCH")
-			if got := paths(t, mustLatest(t, l)); len(got) != 1 {
-				t.Errorf("reading stopped: %q", got)
+			if now := mustLatest(t, l); len(paths(t, now)) != 1 || now.Metadata.ID != "table" || now.Protocol.MinWriterVersion != 2 {
+				t.Errorf("the checksum was believed: %+v", now.Metadata)
 			}
 		}
 		put(t, m, ChecksumKey(1), "malformed")
@@ -508,6 +508,9 @@ func TestLog_CleanUp(t *testing.T) {
 		r, err := l.CleanUp(ctx, s, CleanUpOptions{})
 		if err != nil || r.Cutoff != 10 {
 			t.Fatalf("%+v %v", r, err)
+		}
+		if _, err := m.Head(ctx, CheckpointKey(10)); err != nil {
+			t.Errorf("W-723 no classic checkpoint at the cutoff: %v", err)
 		}
 		left := keysOf(t, m, sidecarDir)
 		if len(left) != named+1 {

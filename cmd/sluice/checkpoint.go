@@ -10,6 +10,10 @@ func newCheckpointCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "checkpoint TABLE",
 		Short: "Write a checkpoint of the newest version, so that readers need fewer log files",
+		Long: `Write a checkpoint of the newest version: a V2 checkpoint with sidecars where the
+table has delta.checkpointPolicy=v2, else a classic one. Log files that only versions
+older than delta.logRetentionDuration need are deleted after it, unless
+delta.enableExpiredLogCleanup is false.`,
 		Example: `  sluice create people --schema "id BIGINT NOT NULL, name STRING"
   sluice checkpoint people`,
 		Args: oneTable,

@@ -37,6 +37,7 @@ type applyFlags struct {
 	quarantine, state            string
 	onPoison                     oneOf
 	snapshotFlags
+	followFlags
 }
 
 const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.jsonl
@@ -119,6 +120,7 @@ func newApplyCommand(a *app) *cobra.Command {
 	p.BoolVar(&f.acceptRows, "accept-rows", false, "go on after TARGET_REWOUND with the rows as they are")
 	p.Var(&f.option, "option", "source or format option; may be repeated")
 	p.BoolVar(&f.dryRun, "dry-run", false, "read and decide everything, write nothing")
+	f.followFlags.register(p)
 	f.snapshotFlags.register(p)
 	st.register(p)
 	return c
@@ -151,6 +153,7 @@ func (f *applyFlags) check() error {
 		}
 	}
 	problems = append(problems, f.snapshotFlags.problems(f)...)
+	problems = append(problems, f.followFlags.problems(f)...)
 	if len(problems) > 0 {
 		return usage("INVALID_FLAG", "apply: %s", strings.Join(problems, "; "))
 	}
@@ -214,15 +217,26 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
-	p := a.startProgress("applying", in.bytes, true)
-	result, err := apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets,
-		Flow: a.flowOf(f, targets.Route != nil, in.onPoison),
-		Progress: func(s apply.Progress) {
-			p.done.Store(s.Bytes)
-			if s.Version >= 0 {
-				p.note.Store(fmt.Sprintf("%s at version %d", s.Target, s.Version))
-			}
-		}}, apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version})
+	total := in.bytes
+	if f.follow {
+		total = 0
+	}
+	p := a.startProgress("applying", total, true)
+	round := func(ctx context.Context) (apply.Result, error) {
+		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets,
+			Flow: a.flowOf(f, targets.Route != nil, in.onPoison),
+			Progress: func(s apply.Progress) {
+				p.done.Store(s.Bytes)
+				if s.Version >= 0 {
+					p.note.Store(fmt.Sprintf("%s at version %d", s.Target, s.Version))
+				}
+			}}, apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version})
+	}
+	if f.follow {
+		p.Stop()
+		return errors.Join(a.follow(ctx, f, round), in.Source.Close())
+	}
+	result, err := round(ctx)
 	p.Stop()
 	err = errors.Join(err, in.Source.Close())
 	return a.finishApply(f, result, err)

@@ -17,7 +17,7 @@ var laterCommands = map[string]string{
 
 // laterFlags are flags of the contract that this version lacks, by command.
 var laterFlags = map[string][]string{
-	"apply": {"follow", "batch-interval", "listen", "memory"},
+	"apply": {"memory"},
 }
 
 // laterFlag finds the flag that a parse error complains of among laterFlags.

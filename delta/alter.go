@@ -134,9 +134,21 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 		}
 	}
 	if maps.Equal(m.Configuration, snap.Metadata.Configuration) && m.SchemaString == snap.Metadata.SchemaString {
-		return nil, p, nil
+		if p == snap.Protocol {
+			return nil, p, nil
+		}
+		return nil, p, mayWrite(p, snap.Metadata)
 	}
-	return &m, p, nil
+	return &m, p, mayWrite(p, &m)
+}
+
+// mayWrite refuses to make a table that this version could not write any more.
+func mayWrite(p *deltalog.Protocol, m *deltalog.Metadata) error {
+	cfg, err := deltalog.NewTableConfig(p, m)
+	if err != nil {
+		return err
+	}
+	return cfg.Require(deltalog.OpWrite)
 }
 
 // checkModeChange is W-503: column mapping goes from none to name and nowhere else.

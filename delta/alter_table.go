@@ -129,6 +129,9 @@ func (a *alteration) after(o AlterOptions) (*deltalog.TableConfig, error) {
 		}
 		return deltalog.NewTableConfig(p, a.snap.Metadata)
 	}
+	if err := cfg.Require(deltalog.OpWrite); err != nil {
+		return nil, err
+	}
 	if _, err := a.t.Rules(a.snap.TableConfig); err == nil {
 		if err := a.t.checkNewRules(cfg); err != nil {
 			return nil, err

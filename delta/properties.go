@@ -119,7 +119,7 @@ var propRules = map[string]propRule{
 	"checkpointInterval":                                 {check: atLeast(1)},
 	"checkpoint.writeStatsAsJson":                        {check: isBool},
 	"checkpoint.writeStatsAsStruct":                      {check: isBool},
-	"checkpointPolicy":                                   {check: oneOf("classic", "v2"), refuse: func(v string) string { return refuseIf(strings.EqualFold(v, "v2")) }},
+	"checkpointPolicy":                                   {check: oneOf("classic", "v2")},
 	"checkpointRetentionDuration":                        {check: isDuration, canon: interval},
 	"sampleRetentionDuration":                            {check: isDuration, canon: interval},
 	"logRetentionDuration":                               {check: isDuration, canon: interval},
@@ -135,7 +135,7 @@ var propRules = map[string]propRule{
 	"columnMapping.maxColumnId":                          {check: anyText, refuse: internal},
 	"enableChangeDataFeed":                               {check: isBool},
 	"enableDeletionVectors":                              {check: isBool},
-	"enableInCommitTimestamps":                           {check: isBool, refuse: refuseTrue},
+	"enableInCommitTimestamps":                           {check: isBool},
 	"enableRowTracking":                                  {check: isBool},
 	"rowTrackingSuspended":                               {check: isBool, refuse: refuseTrue},
 	"enableTypeWidening":                                 {check: isBool},
@@ -271,6 +271,12 @@ func featuresOf(config map[string]string) []deltalog.Feature {
 	}
 	if m := config["delta.columnMapping.mode"]; m != "" && !strings.EqualFold(m, "none") {
 		out = append(out, deltalog.ColumnMapping)
+	}
+	if on("enableInCommitTimestamps") {
+		out = append(out, deltalog.InCommitTimestamp)
+	}
+	if strings.EqualFold(config["delta.checkpointPolicy"], "v2") {
+		out = append(out, deltalog.V2Checkpoint)
 	}
 	if on("enableTypeWidening") {
 		out = append(out, deltalog.TypeWidening)

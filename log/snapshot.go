@@ -77,7 +77,10 @@ func (l *Log) newSnapshot(ctx context.Context, seg *segment) (*Snapshot, error) 
 	}
 	s.TableConfig, err = NewTableConfig(protocol, metadata)
 	if err != nil {
-		return nil, err
+		if protocol == nil || metadata == nil {
+			return nil, err
+		}
+		return nil, &RefusedError{Version: s.Version, Protocol: protocol, Metadata: metadata, Err: err}
 	}
 	return s, nil
 }

@@ -103,3 +103,30 @@ func TestAppend_MergeSchema(t *testing.T) {
 		}
 	}
 }
+
+func TestCheck_Output(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "create", "t", "--schema", "id BIGINT", "--property", "delta.appendOnly=true")
+	var r struct {
+		Readable   bool `json:"readable"`
+		Operations []struct {
+			Operation string `json:"operation"`
+			Possible  bool   `json:"possible"`
+			Code      string `json:"code"`
+		} `json:"operations"`
+	}
+	if err := json.Unmarshal([]byte(must(t, dir, "check", "t", "-o", "json")), &r); err != nil || !r.Readable {
+		t.Errorf("%+v %v", r, err)
+	}
+	for _, op := range r.Operations {
+		if op.Operation == "delete" && op.Code != "DELTA_CANNOT_MODIFY_APPEND_ONLY" {
+			t.Errorf("%+v", op)
+		}
+	}
+	if got := must(t, dir, "check", "t", "-o", "table"); !strings.Contains(got, "readable    yes") || !strings.Contains(got, "  append                       yes\n") {
+		t.Errorf("got %s", got)
+	}
+	if r := sluiceIn(t, dir, "", "check", "nothing"); r.code != exitNotFound {
+		t.Errorf("exit %d %s", r.code, r.stderr)
+	}
+}

@@ -343,3 +343,29 @@ func TestRun_Cancelled(t *testing.T) {
 	b.must(t)
 	b.wantTable(t, "1, Ann, Oslo")
 }
+
+// B61: a target with rules of its own holds them, or is refused before anything is
+// written.
+func TestRun_TableRules(t *testing.T) {
+	t.Run("B61 W-422 a CHECK constraint", func(t *testing.T) {
+		b := newBench(t, "")
+		b.must(t, "U 1@1 (Ann, Rome)")
+		if _, err := b.open(t).AddConstraint(context.Background(), "no_oslo", "city <> 'Oslo'", delta.ConstraintOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		before := b.open(t)
+		snap, err := before.Snapshot(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"U 2@2 (Bob, Oslo)", "U 1@2 (Ann, Oslo)"} {
+			var c *delta.ConstraintError
+			if _, err = b.run(line); !errors.As(err, &c) || c.Code() != delta.CodeCheck {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if now, err := b.open(t).Snapshot(context.Background()); err != nil || now.Version != snap.Version {
+			t.Errorf("version %d %v, want %d", now.Version, err, snap.Version)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,10 @@ type clone struct {
 
 // fileCopy is a file to copy: its path in the source's log and its key in the new table.
 type fileCopy struct {
-	from string
-	to   string
-	size int64 // -1: unknown
+	from   string
+	to     string
+	size   int64 // -1: unknown
+	vector bool  // of deletion vectors
 }
 
 func (k *clone) run(ctx context.Context) (CloneResult, error) {
@@ -230,7 +232,7 @@ func (k *clone) planCopy(a *deltalog.Add, taken map[string]bool, vectors map[str
 	// The same file may be there twice: R-222 keys files by path and deletion vector.
 	if !taken[key] {
 		taken[key] = true
-		k.copies = append(k.copies, fileCopy{a.Path, key, a.Size})
+		k.copies = append(k.copies, fileCopy{from: a.Path, to: key, size: a.Size})
 	}
 	if key != p {
 		a.Path = schema.EncodePath(key)
@@ -250,7 +252,7 @@ func (k *clone) planVector(a *deltalog.Add, taken map[string]bool, vectors map[s
 	if !absolute {
 		if !taken[p] {
 			taken[p] = true
-			k.copies = append(k.copies, fileCopy{schema.EncodePath(p), p, -1})
+			k.copies = append(k.copies, fileCopy{from: schema.EncodePath(p), to: p, size: -1, vector: true})
 		}
 		return nil
 	}
@@ -266,7 +268,7 @@ func (k *clone) planVector(a *deltalog.Add, taken map[string]bool, vectors map[s
 			return err
 		}
 		vectors[p], taken[key] = text, true
-		k.copies = append(k.copies, fileCopy{p, key, -1})
+		k.copies = append(k.copies, fileCopy{from: p, to: key, size: -1, vector: true})
 	}
 	moved := *d
 	moved.StorageType, moved.PathOrInlineDv = "u", text
@@ -302,6 +304,9 @@ func (k *clone) copyFile(ctx context.Context, f fileCopy) (n int64, err error) {
 	if f.size > 0 && r.Size() < f.size {
 		return 0, &datafile.FileError{ErrorCode: datafile.CodeTruncated, Path: f.from, Reason: fmt.Sprintf("it has %d bytes, the log says %d", r.Size(), f.size)}
 	}
+	if err := looksRight(r, f); err != nil {
+		return 0, err
+	}
 	w, err := k.to.store.NewWriter(ctx, f.to)
 	if err != nil {
 		return 0, fmt.Errorf("copy %s: %w", f.from, err)
@@ -318,6 +323,26 @@ func (k *clone) copyFile(ctx context.Context, f fileCopy) (n int64, err error) {
 	}
 	k.own(f.to)
 	return n, nil
+}
+
+// looksRight refuses to copy what is neither a Parquet file nor one of deletion vectors,
+// so that a log cannot make a copy of any file it names.
+func looksRight(r storage.Reader, f fileCopy) error {
+	magic, at := []byte("PAR1"), r.Size()-4
+	if f.vector {
+		magic, at = []byte{1}, 0
+	}
+	got := make([]byte, len(magic))
+	if at < 0 || r.Size() < int64(len(magic)) {
+		return &datafile.FileError{ErrorCode: datafile.CodeCorrupt, Path: f.from, Reason: fmt.Sprintf("it has %d bytes", r.Size())}
+	}
+	if _, err := r.ReadAt(got, at); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("copy %s: %w", f.from, err)
+	}
+	if !bytes.Equal(got, magic) {
+		return &datafile.FileError{ErrorCode: datafile.CodeCorrupt, Path: f.from, Reason: "it is neither a Parquet file nor one of deletion vectors"}
+	}
+	return nil
 }
 
 func (k *clone) own(key string) {

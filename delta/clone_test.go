@@ -92,6 +92,27 @@ func TestClone_Deep(t *testing.T) {
 			t.Errorf("shallow in memory: got %v", err)
 		}
 	})
+	t.Run("R-202 a log cannot make it copy any file", func(t *testing.T) {
+		secret := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(secret, []byte("not for you"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"file://" + secret, secret, "../secret"} {
+			tb := testtable.New(t, testtable.Spec{DDL: modelDDL, Store: local(t, filepath.Join(filepath.Dir(secret), "t"+fmt.Sprint(len(path)))), Rows: []string{`{"id":1}`}})
+			tx := tb.Log().Begin(mustSnapshot(t, tb))
+			tx.Add(&deltalog.Add{Path: path, PartitionValues: map[string]*string{}, Size: 11, DataChange: true})
+			if _, err := tx.Commit(ctx, deltalog.CommitOptions{Operation: "WRITE"}); err != nil {
+				t.Fatal(err)
+			}
+			to := storage.NewMemory("d")
+			if _, _, err := delta.Clone(ctx, tb, to, delta.CloneOptions{}, delta.Options{}); !errors.Is(err, delta.ErrCorrupt) && !errors.Is(err, delta.ErrUnsupported) {
+				t.Errorf("%s: got %v", path, err)
+			}
+			if left := testtable.Files(t, to); len(left) > 0 {
+				t.Errorf("left behind %v", left)
+			}
+		}
+	})
 	t.Run("any fault leaves nothing or a whole table", func(t *testing.T) {
 		for _, mode := range []faultstore.Mode{faultstore.FailBefore, faultstore.FailAfter} {
 			for n := 0; ; n++ {

@@ -49,6 +49,9 @@ func TestConformance_Vectors(t *testing.T) {
 		{"R-651 W-653 random prefix, partitioned", []string{"p"}, map[string]string{"delta.randomizeFilePrefixes": "true"}, 0},
 		{"column mapping, checkpoints", nil, map[string]string{"delta.columnMapping.mode": "name", "delta.checkpointInterval": "2"}, 0},
 	} {
+		if long := os.Getenv("SLUICE_LONG") != ""; !long && (c.inline > 0 || c.props["delta.columnMapping.mode"] != "") {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			props := map[string]string{"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
 			for k, v := range c.props {
@@ -91,7 +94,7 @@ func TestConformance_Vectors(t *testing.T) {
 			o.delete("id IN (14, 27)")
 			o.update("v = concat(v, '!')", "id <= 12 AND v = 'spark'")
 			o.same(spark, 0)
-			spark.SQL(t, "REORG TABLE delta.`"+o.path+"` APPLY (PURGE)", nil)
+			spark.Optimize(t, o.path)
 			again()
 			engines.SameRows(t, spark.Rows(t, o.path), o.rows(-1))
 		})
@@ -130,7 +133,10 @@ func TestConformance_MergeSpark(t *testing.T) {
 		base := create(t, "id BIGINT, v INT, op STRING, p STRING", c.partition, map[string]string{"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": c.vectors})
 		base.append(`{"id":1,"v":10,"op":"x","p":"a"}`, `{"id":2,"v":20,"op":"x","p":"b"}`, `{"id":3,"v":30,"op":"x","p":null}`, `{"id":4,"v":40,"op":null,"p":"a"}`, `{"id":null,"v":50,"op":"n","p":"b"}`)
 		base.append(`{"id":5,"v":null,"op":"x","p":"a"}`, `{"id":6,"v":60,"op":"x","p":"c"}`, `{"id":7,"v":70,"op":"x","p":"b"}`, `{"id":8,"v":80,"op":"x","p":"a"}`)
-		for _, sql := range statements {
+		for i, sql := range statements {
+			if c.vectors == "false" && i%4 != 1 && os.Getenv("SLUICE_LONG") == "" {
+				continue
+			}
 			t.Run(c.name+" "+sql, func(t *testing.T) {
 				mine, theirs := copyOf(t, base), copyOf(t, base)
 				full := "MERGE INTO delta.`" + theirs.path + "` AS t USING delta.`" + s.path + "` AS s " + sql

@@ -237,6 +237,7 @@ func (t *Table) planUpdate(cfg *deltalog.TableConfig, l *datafile.Layout, assign
 		return nil, err
 	}
 	p := &updatePlan{rules: rules}
+	now := t.opts.Clock() // one time for all rows
 	for _, a := range assigned {
 		set := boundSet{name: strings.Join(a.Path, ".")}
 		st := l.Schema
@@ -261,7 +262,7 @@ func (t *Table) planUpdate(cfg *deltalog.TableConfig, l *datafile.Layout, assign
 				return nil, &deltalog.InvalidError{ErrorCode: "DELTA_CONFLICT_SET_COLUMN", Reason: fmt.Sprintf("set %s: it overlaps with %s", set.name, other.name)}
 			}
 		}
-		b, err := a.Value.BindWith(l.Schema, expr.Options{Zone: t.opts.TimeZone, Target: target})
+		b, err := a.Value.BindWith(l.Schema, expr.Options{Zone: t.opts.TimeZone, Target: target, Now: &now})
 		if err != nil {
 			return nil, err
 		}

@@ -237,6 +237,18 @@ func TestTable_Vectors(t *testing.T) {
 		}
 	})
 
+	t.Run("an update to the current time", func(t *testing.T) {
+		tb := testtable.New(t, testtable.Spec{DDL: "id BIGINT, at TIMESTAMP", Rows: []string{`{"id":1}{"id":2}{"id":3}`, `{"id":4}`}})
+		dml(t, set(tb, "at = current_timestamp()", "id > 1"))
+		times := map[string]bool{}
+		for _, line := range testtable.Read(t, tb, delta.ScanOptions{Columns: []string{"at"}, Where: "id > 1"}) {
+			times[line] = true
+		}
+		if len(times) != 1 || times[`{"at":null}`] {
+			t.Errorf("times %v, want one", times)
+		}
+	})
+
 	t.Run("statistics without a row count get one", func(t *testing.T) {
 		tb := vectored(t, true, nil)
 		snap := mustSnapshot(t, tb)

@@ -15,9 +15,9 @@
 //     the same, but null equals null under <=> only.
 //  4. The source of a MERGE is read once, before anything else, and every attempt
 //     and every pass sees the same rows (B56).
-//  5. A target row is changed by one source row at most. Where more than one wants to,
-//     the statement fails and nothing is written, unless its only WHEN MATCHED
-//     clause is an unconditional delete.
+//  5. A target row is changed by one source row at most. Where ON pairs it with
+//     more, a statement with WHEN MATCHED clauses fails and nothing is written,
+//     unless its only such clause is an unconditional delete.
 //  6. The first clause of a kind whose condition is TRUE takes the row; a condition
 //     that is NULL does not.
 //  7. Rows are replaced by delta.Table.Stage alone; no action is built here.

@@ -39,8 +39,8 @@ type fileMatch struct {
 	paired []int64
 	// partners are source rows that found a target row.
 	partners []int32
-	// several counts target rows that more than one source row wants to change; key is
-	// the text of one of them.
+	// several counts target rows with more than one partner, where that is an error; key
+	// is the text of one of them.
 	several int64
 	key     string
 }
@@ -55,7 +55,6 @@ type matcher struct {
 
 	matched, bySource []int // indices of clauses
 	inserts           bool
-	onlyMatched       bool
 }
 
 func newMatcher(p *plan, store storage.Store, l *datafile.Layout, s *sourceRows, x *index) *matcher {
@@ -70,7 +69,6 @@ func newMatcher(p *plan, store storage.Store, l *datafile.Layout, s *sourceRows,
 			m.inserts = true
 		}
 	}
-	m.onlyMatched = len(m.matched) > 0 && !m.inserts && len(m.bySource) == 0
 	return m
 }
 
@@ -140,17 +138,15 @@ func (m *matcher) file(ctx context.Context, f *deltalog.Add) (fileMatch, error) 
 		for end < len(found) && found[end].row == found[at].row {
 			end++
 		}
-		wanting, taken := 0, -1
+		taken := -1
 		for i := at; i < end; i++ {
 			partners[found[i].source] = true
 			if found[i].clause >= 0 && taken < 0 {
 				taken = i
 			}
-			if found[i].clause >= 0 || !m.onlyMatched {
-				wanting++
-			}
 		}
-		if wanting > 1 && len(m.matched) > 0 && !single {
+		// Every pair of ON counts, also where no clause takes it, as in Spark.
+		if end-at > 1 && len(m.matched) > 0 && !single {
 			if out.several++; out.several == 1 {
 				out.key = m.keyText(int(found[at].source))
 			}

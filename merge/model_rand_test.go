@@ -168,28 +168,24 @@ func naive(target, source []mrow, on condition, matched, inserts, alone []mclaus
 		return nil
 	}
 	partner := make([]bool, len(source))
-	onlyMatched := len(inserts) == 0 && len(alone) == 0
 	for _, t := range target {
-		var hits, wanting []int
+		var hits []int
 		for i, s := range source {
 			if !isTrue(on.eval(t, s)) {
 				continue
 			}
 			hits, partner[i] = append(hits, i), true
-			if !onlyMatched || first(matched, t, s) != nil {
-				wanting = append(wanting, i)
-			}
 		}
 		single := len(matched) == 1 && matched[0].text == "WHEN MATCHED THEN DELETE"
-		if len(matched) > 0 && len(wanting) > 1 && !single {
+		if len(matched) > 0 && len(hits) > 1 && !single {
 			return nil, nil, true
 		}
 		var c *mclause
 		s := mrow{}
 		if len(hits) == 0 {
 			c = first(alone, t, s)
-		} else if len(wanting) > 0 {
-			s = source[wanting[0]]
+		} else {
+			s = source[hits[0]]
 			c = first(matched, t, s)
 		}
 		switch {

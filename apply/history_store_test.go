@@ -3,10 +3,13 @@ package apply
 import (
 	"context"
 	"fmt"
+	"math/rand"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -158,5 +161,51 @@ func TestRun_WarnsOfTrackedSequence(t *testing.T) {
 	b.flow.ExceptColumnList, b.flow.TrackHistoryExceptColumnList = nil, []string{"seq"}
 	if res := b.must(t, "U 1@1 (Ann, Rome)", "U 1@2 (Ann, Rome)"); len(res.Warnings) != 0 || len(b.table(t)) != 1 {
 		t.Errorf("E49: warnings %q, table %q", res.Warnings, b.table(t))
+	}
+}
+
+// Flows that fight for the keys of one target with history end in the table of all
+// their events (apply-state 3).
+func TestRun_HistoryOfConcurrentFlows(t *testing.T) {
+	for _, stored := range []string{"2", "bitemporal"} {
+		t.Run(stored, func(t *testing.T) {
+			config := "stored-as: " + stored + "\ntrack: name"
+			store := storage.NewMemory("t")
+			const flows = 3
+			var wg sync.WaitGroup
+			var all []string
+			errs := make([]error, flows)
+			r := rand.New(rand.NewSource(5))
+			for f := range flows {
+				b := newBench(t, config)
+				b.opts.Clock = time.Now
+				b.store, b.flow.Name, b.source.name, b.flow.BatchRows = store, fmt.Sprint("f", f), fmt.Sprint("file:", f), 4
+				for i := range 24 {
+					seq := 10*r.Intn(20) + f
+					sys := ""
+					if stored == "bitemporal" {
+						sys = fmt.Sprintf(" sys %d", r.Intn(12))
+					}
+					line := fmt.Sprintf("U %d@%d%s (n%d, c%d)", i%4, seq, sys, r.Intn(2), seq)
+					if i%6 == 5 {
+						line = fmt.Sprintf("D %d@%d%s", i%4, seq, sys)
+					}
+					b.source.lines = append(b.source.lines, line)
+				}
+				all = append(all, b.source.lines...)
+				wg.Go(func() { _, errs[f] = Run(context.Background(), b.spec(), b.opts) })
+			}
+			wg.Wait()
+			for f, err := range errs {
+				if err != nil {
+					t.Fatalf("flow %d: %v", f, err)
+				}
+			}
+			want := newBench(t, config)
+			want.must(t, all...)
+			b := newBench(t, config)
+			b.store = store
+			b.check(t, "all flows", want.table(t))
+		})
 	}
 }

@@ -259,3 +259,41 @@ func TestTable_AlterChangeColumn(t *testing.T) {
 		}
 	})
 }
+
+func TestTable_AlterClusterBy(t *testing.T) {
+	t.Run("W-823 W-504 clustering columns come and go", func(t *testing.T) {
+		tb := testtable.New(t, testtable.Spec{DDL: "id BIGINT, s STRUCT<x: INT, y: INT>, b BINARY", Properties: mapped("name")})
+		alter(t, tb, delta.ClusterBy{Columns: []string{"id", "s.x"}})
+		if got := told(t, tb); got != `CLUSTER BY oldClusteringColumns="" newClusteringColumns="id,s.x"` {
+			t.Errorf("W-204: %s", got)
+		}
+		snap, _ := tb.Snapshot(ctx)
+		paths, err := snap.ClusteringColumns()
+		if err != nil || len(paths) != 2 || !strings.HasPrefix(paths[1][1], "col-") {
+			t.Errorf("W-502: %v %v", paths, err)
+		}
+		wantAlterError(t, tb, delta.DropColumns{Columns: []string{"s"}}, "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE")
+		wantAlterError(t, tb, delta.RenameColumn{Column: "s.x", To: "z"}, "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE")
+		alter(t, tb, delta.DropColumns{Columns: []string{"s.y"}})
+		if _, err := appendAs(t, tb, false, "id BIGINT, s STRUCT<x: INT>", `{"id":1,"s":{"x":1}}`); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := tb.Alter(ctx, delta.ClusterBy{Columns: []string{"ID", "S.X"}}, delta.AlterOptions{}); err != nil || r.Committed {
+			t.Errorf("W-907: %+v %v", r, err)
+		}
+		alter(t, tb, delta.ClusterBy{})
+		if got := told(t, tb); got != `CLUSTER BY oldClusteringColumns="id,s.x" newClusteringColumns=""` {
+			t.Errorf("W-204: %s", got)
+		}
+		alter(t, tb, delta.DropColumns{Columns: []string{"s"}})
+	})
+	t.Run("W-823 refusals", func(t *testing.T) {
+		tb := testtable.New(t, testtable.Spec{DDL: "a INT, b INT, c INT, d INT, e INT, x BINARY, l ARRAY<INT>"})
+		wantAlterError(t, tb, delta.ClusterBy{Columns: []string{"a", "b", "c", "d", "e"}}, "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS")
+		wantAlterError(t, tb, delta.ClusterBy{Columns: []string{"x"}}, "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED")
+		wantAlterError(t, tb, delta.ClusterBy{Columns: []string{"l"}}, "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED")
+		wantAlterError(t, tb, delta.ClusterBy{Columns: []string{"nope"}}, "DELTA_COLUMN_NOT_FOUND")
+		part := testtable.New(t, testtable.Spec{DDL: "a INT, p INT", Partition: []string{"p"}})
+		wantAlterError(t, part, delta.ClusterBy{Columns: []string{"a"}}, "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY")
+	})
+}

@@ -44,6 +44,8 @@ type OptimizeOptions struct {
 	MaxMemory    int64
 	TempDir      string
 	UserMetadata string
+	// stale, with Purge, chooses the files instead of their deletion vectors.
+	stale func(*deltalog.Add) bool
 }
 
 // OptimizeResult is what became of an Optimize.
@@ -243,7 +245,7 @@ func (z *optimizer) bins(files []*deltalog.Add) [][]*deltalog.Add {
 	for _, part := range z.partitions(files) {
 		part = slices.DeleteFunc(part, func(a *deltalog.Add) bool {
 			if z.o.Purge {
-				return a.DeletionVector == nil
+				return z.o.stale == nil && a.DeletionVector == nil || z.o.stale != nil && !z.o.stale(a)
 			}
 			return liveSize(a) >= z.o.MinSize && deletedShare(a) <= z.o.MaxDeleted
 		})

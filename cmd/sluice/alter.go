@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	deltalog "github.com/sluice-data/sluice/log"
+
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -16,7 +18,7 @@ import (
 type alterFlags struct {
 	parent, after, typ, comment, setDefault  string
 	first, notNull, nullable, none, ifExists bool
-	dropDefault, upgrade                     bool
+	dropDefault, upgrade, truncate           bool
 	changed                                  func(flag string) bool
 }
 
@@ -71,6 +73,10 @@ func alterVerbs() []alterVerb {
 					props["delta.feature."+name] = "supported"
 				}
 				return t.SetProperties(ctx, props, delta.PropertyOptions{Upgrade: f.upgrade})
+			}},
+		{"drop-feature", "NAME", "take a feature out of the protocol; files are rewritten if need be", 1, 1, "truncate-history",
+			func(ctx context.Context, t *delta.Table, args []string, f *alterFlags) (delta.Result, error) {
+				return t.DropFeature(ctx, deltalog.Feature(args[0]), deltalog.DropFeatureOptions{TruncateHistory: f.truncate})
 			}},
 	}
 }
@@ -128,6 +134,7 @@ func newAlterCommand(a *app) *cobra.Command {
 	fl.BoolVar(&f.none, "none", false, "cluster-by: end clustering")
 	fl.BoolVar(&f.ifExists, "if-exists", false, "drop-column, drop-constraint: what is not there is no error")
 	fl.BoolVar(&f.upgrade, "upgrade", false, "allow a feature that older readers do not know")
+	fl.BoolVar(&f.truncate, "truncate-history", false, "drop-feature: clean the log of versions that use it, and add no checkpointProtection")
 	return c
 }
 
@@ -145,7 +152,7 @@ func alterVerbOf(cmd *cobra.Command, args []string) (*alterVerb, error) {
 			return nil, usage("INVALID_ARGUMENTS", "alter %s: expected %s, found %d arguments", v.name, v.args, n)
 		}
 		own := strings.Fields(v.flags)
-		for _, name := range []string{"parent", "first", "after", "type", "not-null", "nullable", "comment", "default", "drop-default", "none", "if-exists", "upgrade"} {
+		for _, name := range []string{"parent", "first", "after", "type", "not-null", "nullable", "comment", "default", "drop-default", "none", "if-exists", "upgrade", "truncate-history"} {
 			if cmd.Flags().Changed(name) && !slices.Contains(own, name) {
 				return nil, usage("INVALID_FLAG", "alter %s: --%s is not a flag of it", v.name, name)
 			}

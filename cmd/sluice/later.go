@@ -9,8 +9,7 @@ import (
 // laterCommands are the commands that the contract of the command line names
 // and this version lacks; they are refused by name instead of as typing errors.
 var laterCommands = map[string]string{
-	"run":     "a pipeline",
-	"explain": "every event of a key", "verify": "compare with another table",
+	"run":        "a pipeline",
 	"fsck":       "check log and files",
 	"quarantine": "list, show and replay poison",
 }

@@ -94,6 +94,9 @@ func (a *attempt) run(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if !a.changes() || a.t.run.flow.DryRun {
+		if a.t.run.flow.DryRun {
+			a.t.result.Plan = a.plan()
+		}
 		a.account()
 		return true, nil
 	}

@@ -419,7 +419,7 @@ func (r *run) sum() {
 		if r.spec.Target.Route != nil {
 			r.result.Targets = append(r.result.Targets, x)
 		} else {
-			r.result.Version = x.Version
+			r.result.Version, r.result.Plan = x.Version, x.Plan
 		}
 	}
 	r.result.Expectations = all.Expectations

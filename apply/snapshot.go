@@ -282,6 +282,7 @@ func (t *target) commitSnapshot(ctx context.Context, d *difference, mark *snapsh
 		}
 	}
 	if t.run.flow.DryRun {
+		t.result.Plan = a.plan()
 		a.accountSnapshot(d)
 		return true, nil
 	}

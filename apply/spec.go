@@ -203,6 +203,8 @@ type TargetResult struct {
 	Snapshots int64 `json:"snapshots,omitempty"`
 	// Expectations counts by name; nil without any.
 	Expectations map[string]ExpectationCount `json:"expectations,omitempty"`
+	// Plan, of a dry run, is how the target would stand; nil: no event came.
+	Plan *TargetPlan `json:"plan,omitempty"`
 	// Parked is why this target stopped while others went on; nil if it did not.
 	Parked *Error `json:"parked,omitempty"`
 }
@@ -222,6 +224,8 @@ type Result struct {
 	// Snapshots is how many snapshots were applied.
 	Snapshots    int64                       `json:"snapshots,omitempty"`
 	Expectations map[string]ExpectationCount `json:"expectations,omitempty"`
-	Targets      []TargetResult              `json:"targets,omitempty"`
-	Warnings     []string                    `json:"warnings,omitempty"`
+	// Plan is that of the only target of a dry run.
+	Plan     *TargetPlan    `json:"plan,omitempty"`
+	Targets  []TargetResult `json:"targets,omitempty"`
+	Warnings []string       `json:"warnings,omitempty"`
 }

@@ -295,6 +295,26 @@ func applySummary(r apply.Result, dryRun bool) string {
 			target, version, plural(batches, "batch", "batches"), plural(e.Read, "event", "events"), e.Applied, e.Stale, e.Duplicate, e.Poison,
 			rows.Inserted, rows.Updated, rows.Deleted)
 	}
+	plan := func(target string, p *apply.TargetPlan) {
+		if p == nil {
+			return
+		}
+		verb := "writes"
+		if p.Creates {
+			verb = "would create"
+		} else if p.Adopts {
+			verb = "would adopt"
+		}
+		fmt.Fprintf(&b, "%s: %s (%s); keys %s; sequence %s; SCD type %s", target, verb, p.Schema, strings.Join(p.Keys, ", "), p.Sequence, p.StoredAs)
+		if len(p.Adds) > 0 {
+			fmt.Fprintf(&b, "; adds %s", strings.Join(p.Adds, ", "))
+		}
+		b.WriteString("\n")
+	}
+	plan(r.Target, r.Plan)
+	for _, t := range r.Targets {
+		plan(t.Target, t.Plan)
+	}
 	if len(r.Targets) == 0 {
 		one(r.Target, r.Version, r.Batches, r.Events, r.Rows)
 	}

@@ -3,6 +3,7 @@ package delta_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/expr"
@@ -355,6 +358,30 @@ func TestCreate_Rules(t *testing.T) {
 			}
 		})
 	}
+	t.Run("W-423 NaN is itself, -0.0 is 0.0", func(t *testing.T) {
+		tb := testtable.New(t, testtable.Spec{DDL: "a DOUBLE, b DOUBLE GENERATED ALWAYS AS (a * 1D)"})
+		b := array.NewFloat64Builder(memory.DefaultAllocator)
+		b.AppendValues([]float64{math.NaN(), math.Copysign(0, -1), math.Inf(1)}, nil)
+		a := b.NewArray()
+		rows := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "a", Type: a.DataType(), Nullable: true}, {Name: "b", Type: a.DataType(), Nullable: true}}, nil), []arrow.Array{a, a}, 3)
+		_, err := tb.Append(ctx, testtable.Stream(rows), delta.WriteOptions{})
+		must(t, err)
+	})
+	t.Run("W-425 Stage hands out no identity values unasked", func(t *testing.T) {
+		tb := testtable.New(t, testtable.Spec{DDL: "id BIGINT GENERATED ALWAYS AS IDENTITY, v INT"})
+		snap, err := tb.Snapshot(ctx)
+		must(t, err)
+		e := delta.Edits{Insert: []arrow.RecordBatch{testtable.Batch(t, "v INT", `{"v":1}`)}}
+		refused(t, tb, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", []string{"identityColumns"}, func() error {
+			_, err := tb.Stage(ctx, snap, e, delta.StageOptions{})
+			return err
+		})
+		s, err := tb.Stage(ctx, snap, e, delta.StageOptions{Identity: true})
+		must(t, err)
+		if s.Metadata == nil || !strings.Contains(s.Metadata.SchemaString, `"delta.identity.highWaterMark":1`) || s.Tags(nil)["delta.identity.schemaUpdate"] != "true" {
+			t.Errorf("staged %v", s.Metadata)
+		}
+	})
 	t.Run("W-424 a default that reads a column", func(t *testing.T) {
 		_, err := delta.Create(ctx, storage.NewMemory("t"), delta.CreateOptions{Schema: testtable.Struct(t, "a INT, b INT DEFAULT a + 1")}, delta.Options{})
 		if !errors.Is(err, delta.ErrUnsupported) || !strings.Contains(err.Error(), "column b DEFAULT") {

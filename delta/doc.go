@@ -17,7 +17,11 @@
 //  5. A lost race is retried when the operation can be done again on the newer
 //     version, else it is a deltalog.ConflictError.
 //  6. Hidden columns (sluice.carry) follow their rows through every rewrite and
-//     never show in scans or feeds.
+//     never show in scans or feeds; so do row ids, which scans show when asked.
+//  7. New rows are made and checked in one place only, [Rules], which Append,
+//     Overwrite and Stage apply: defaults, identity values, generated columns,
+//     lengths, NOT NULL, invariants, CHECK constraints, in this order. No row that
+//     breaks one reaches a commit, whoever wins a race.
 //
 // Entry points: [Create], [Open], [Table.Scan], [Table.Append], [Table.Overwrite],
 // [Table.Delete], [Table.Update], [Table.Stage], [Table.Changes].

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -416,16 +417,33 @@ func (r *Rules) violation(rows arrow.RecordBatch, row int, name, text, column st
 }
 
 // firstDifference is the first row in which a and b differ, null being equal to
-// null; -1 when there is none.
+// null and NaN to NaN; -1 when there is none.
 func firstDifference(a, b arrow.Array) int {
 	b = retype(b, a.DataType())
 	if array.Equal(a, b) {
 		return -1
 	}
 	for i := range a.Len() {
+		if nan(a, i) && nan(b, i) {
+			continue
+		}
 		if !array.SliceEqual(a, int64(i), int64(i+1), b, int64(i), int64(i+1)) {
 			return i
 		}
 	}
 	return -1
+}
+
+// nan reports whether value i is there and not a number.
+func nan(a arrow.Array, i int) bool {
+	if a.IsNull(i) {
+		return false
+	}
+	switch a := a.(type) {
+	case *array.Float64:
+		return math.IsNaN(a.Value(i))
+	case *array.Float32:
+		return math.IsNaN(float64(a.Value(i)))
+	}
+	return false
 }

@@ -8,7 +8,8 @@
 //     read and write of a file goes through one.
 //  2. A batch that leaves [Read] has exactly the logical columns asked for, with
 //     the Arrow types of the table's schema, whatever the file holds (R-404, R-405,
-//     R-501). Columns listed in `sluice.carry` appear only when asked for.
+//     R-501). Columns listed in `sluice.carry` and row ids appear only when
+//     asked for.
 //  3. The physical row number of a row is its position in the file over all row
 //     groups (R-655).
 //  4. A file that is missing, shorter than the log says, damaged, or of another

@@ -275,7 +275,7 @@ type task struct {
 // that is rewritten has its own, and those run side by side.
 func (s *stager) run(ctx context.Context, p *editPlan, insert []arrow.RecordBatch) error {
 	for _, f := range p.whole {
-		if err := s.removeWhole(ctx, f.File); err != nil {
+		if err := s.removeWhole(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -397,15 +397,19 @@ func (s *stager) remove(a *deltalog.Add) {
 	}
 }
 
-func (s *stager) removeWhole(ctx context.Context, a *deltalog.Add) error {
-	s.remove(a)
-	if live, ok := liveRows(a); ok {
+func (s *stager) removeWhole(ctx context.Context, e FileEdit) error {
+	s.remove(e.File)
+	// Rows that were named are counted without statistics: a MERGE that counts none
+	// has changed none for readers of the feed.
+	if live, ok := liveRows(e.File); len(e.Delete) > 0 {
+		s.out.Metrics.RowsDeleted += int64(len(e.Delete))
+	} else if ok {
 		s.out.Metrics.RowsDeleted += live
 	}
 	if !s.feed {
 		return nil
 	}
-	return s.imagesOf(ctx, a, "delete")
+	return s.imagesOf(ctx, e.File, "delete")
 }
 
 // imagesOf writes every live row of a file into the change files.

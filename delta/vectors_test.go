@@ -267,6 +267,25 @@ func TestTable_Vectors(t *testing.T) {
 			t.Errorf("W-601: %s", a.Stats)
 		}
 	})
+
+	t.Run("R-906 rows of a file without statistics are counted when the file goes", func(t *testing.T) {
+		tb := vectored(t, true, nil)
+		snap := mustSnapshot(t, tb)
+		s, err := tb.Stage(ctx, snap, delta.Edits{Insert: []arrow.RecordBatch{testtable.Batch(t, "id BIGINT, v INT", `{"id":1,"v":1}{"id":2,"v":2}`)}}, delta.StageOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Adds[0].Stats = ""
+		tx := tb.Log().Begin(snap)
+		s.Apply(tx)
+		if _, err := tx.Commit(ctx, deltalog.CommitOptions{Operation: "WRITE"}); err != nil {
+			t.Fatal(err)
+		}
+		last := commitStaged(t, tb, delta.Edits{Files: []delta.FileEdit{{File: fileOf(t, tb), Delete: []int64{0, 1}}}}, delta.StageOptions{})
+		if len(last.Adds) != 0 || last.Metrics.RowsDeleted != 2 {
+			t.Errorf("%d adds, metrics %+v", len(last.Adds), last.Metrics)
+		}
+	})
 }
 
 func countRows(t *testing.T, tb *delta.Table) int64 {

@@ -184,7 +184,8 @@ func (k *clone) refer(a *deltalog.Add) error {
 	if err != nil {
 		return err
 	}
-	root := k.from.store.URL()
+	// With one slash, as Hadoop spells it: Spark finds rows to delete by this text.
+	root := "file:/" + strings.TrimPrefix(k.from.store.URL(), "file:///")
 	if !deltalog.IsAbsolute(p) {
 		a.Path = root + a.Path
 	}

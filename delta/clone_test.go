@@ -160,7 +160,7 @@ func TestClone_Shallow(t *testing.T) {
 	}
 	t.Run("R-202 it refers to the files of the source", func(t *testing.T) {
 		for _, a := range liveFiles(t, tb) {
-			if !strings.HasPrefix(a.Path, "file:///") || a.DeletionVector != nil && a.DeletionVector.StorageType != "p" {
+			if !strings.HasPrefix(a.Path, "file:/") || a.DeletionVector != nil && a.DeletionVector.StorageType != "p" {
 				t.Errorf("add %s, vector %+v", a.Path, a.DeletionVector)
 			}
 		}

@@ -119,7 +119,7 @@ var propRules = map[string]propRule{
 	"checkpointInterval":                                 {check: atLeast(1)},
 	"checkpoint.writeStatsAsJson":                        {check: isBool},
 	"checkpoint.writeStatsAsStruct":                      {check: isBool},
-	"checkpointPolicy":                                   {check: oneOf("classic", "v2")},
+	"checkpointPolicy":                                   {check: oneOf("classic", "v2"), canon: strings.ToLower},
 	"checkpointRetentionDuration":                        {check: isDuration, canon: interval},
 	"sampleRetentionDuration":                            {check: isDuration, canon: interval},
 	"logRetentionDuration":                               {check: isDuration, canon: interval},

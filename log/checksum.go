@@ -231,7 +231,8 @@ func (c *committer) nextChecksum(ctx context.Context) (*Checksum, error) {
 	var sum *Checksum
 	var txns map[string]*Txn
 	var domains map[string]*DomainMetadata
-	live := func(fileKey) bool { return false }
+	live := func(fileKey) *Add { return nil }
+	known := c.version == 0
 	switch snap := c.t.snap; {
 	case c.version == 0:
 		sum, txns, domains = emptyChecksum(cfg), map[string]*Txn{}, map[string]*DomainMetadata{}
@@ -239,7 +240,7 @@ func (c *committer) nextChecksum(ctx context.Context) (*Checksum, error) {
 		st := snap.loaded()
 		sum = checksumOf(cfg, st)
 		txns, domains = indexTxns(snap.Txns()), indexDomains(snap.Domains())
-		live = func(k fileKey) bool { return st.live[k] != nil }
+		live, known = func(k fileKey) *Add { return st.live[k] }, true
 	default:
 		before, err := c.log.readChecksum(ctx, c.version-1)
 		if err != nil || before == nil {
@@ -269,9 +270,12 @@ func (c *committer) nextChecksum(ctx context.Context) (*Checksum, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !a.DataChange && len(c.final.Removes) == 0 || live(k) {
+		if !known && !a.DataChange && len(c.final.Removes) == 0 {
 			// Maybe a file that is live already, with new metadata.
 			return nil, nil
+		}
+		if old := live(k); old != nil {
+			sum.count(old.Size, old.DeletionVector, -1)
 		}
 		sum.count(a.Size, a.DeletionVector, 1)
 	}

@@ -278,6 +278,26 @@ func TestChecksum(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
+	t.Run("W-725 R-224 a live file that comes again is one file", func(t *testing.T) {
+		l := quietLog(storage.NewMemory("m"))
+		s := newTable(t, l, nil, nil)
+		append1(t, l, s, "a")
+		for _, loaded := range []bool{true, false} {
+			s = mustLatest(t, l)
+			again := *mustFile(t, mustLatest(t, l), "a")
+			again.DataChange = false
+			if loaded {
+				paths(t, s)
+			}
+			tx := l.Begin(s)
+			tx.Add(&again)
+			mustCommit(t, tx, CommitOptions{Operation: "COMPUTE STATS"})
+			s = mustLatest(t, l)
+			if c, err := s.Checksum(ctx); err != nil || (c != nil) != loaded || loaded && *c.NumFiles != 1 {
+				t.Errorf("loaded %t: %+v %v", loaded, c, err)
+			}
+		}
+	})
 	t.Run("W-725 after a lost race", func(t *testing.T) {
 		l := quietLog(storage.NewMemory("m"))
 		s := newTable(t, l, nil, nil)

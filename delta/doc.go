@@ -26,6 +26,9 @@
 // Entry points: [Create], [Open], [Table.Scan], [Table.Append], [Table.Overwrite],
 // [Table.Delete], [Table.Update], [Table.Stage], [Table.Changes].
 //
+// Schema and protocol: [Table.Alter], [Table.Evolve], [Table.SetProperties],
+// [Table.DropFeature], [Check].
+//
 // Upkeep: [Table.Optimize], [Table.Vacuum], [Table.Restore], [Clone], [Convert],
 // [Table.Diff].
 //

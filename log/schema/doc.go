@@ -14,7 +14,8 @@
 //
 // Entry points: [Type], [Struct], [ParseJSON], [ParseDDL], [ArrowSchema], [FromArrow],
 // [CheckNames], [PhysicalStruct], [AssignMapping], [ParsePartitionValue],
-// [FormatPartitionValue], [PartitionDir], [EncodePath], [DecodePath].
+// [FormatPartitionValue], [PartitionDir], [EncodePath], [DecodePath]; for schemas that
+// change [Merge], [CanWiden], [ChangeType], [EditStruct], [ParsePath].
 //
 // The package imports no other package of this module.
 package schema

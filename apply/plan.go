@@ -43,6 +43,9 @@ func (f *Flow) Validate() error {
 	}
 	errs = append(errs, f.validateClauses()...)
 	errs = append(errs, f.validateExpectations()...)
+	if f.Snapshot != "" || f.SnapshotVersion != "" {
+		errs = append(errs, analysis(CodeUnsupportedClause, "queries of FROM SNAPSHOT are not run yet; use apply --snapshot"))
+	}
 	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
 		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
 	}

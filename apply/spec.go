@@ -84,7 +84,8 @@ type Flow struct {
 	SystemSequenceBy                  string
 	// Expectations are tested on rows of the result (auto-cdc 2.9).
 	Expectations []Expectation
-	// Snapshot and SnapshotVersion are the queries of a snapshot flow (auto-cdc 2.8).
+	// Snapshot and SnapshotVersion are the queries of a snapshot flow (auto-cdc 2.8); the
+	// engine runs none (UNSUPPORTED_CLAUSE): it takes what [Spec.Snapshots] picks.
 	Snapshot        string
 	SnapshotVersion string
 	// Once: the flow runs to completion once per target generation.

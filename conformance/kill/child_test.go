@@ -59,7 +59,12 @@ func child(args string) error {
 }
 
 // run applies the events of a file in batches of batchRows.
-func run(store storage.Store, events string) (r apply.Result, err error) {
+func run(store storage.Store, events string) (apply.Result, error) {
+	return runAs(store, events, "customers", batchRows)
+}
+
+// runAs is run as a flow of another name, in batches of its own size.
+func runAs(store storage.Store, events, flow string, rows int) (r apply.Result, err error) {
 	ctx := context.Background()
 	in, err := source.Open(ctx, source.Spec{Format: source.Debezium, From: []string{events}, Host: "test"})
 	if err != nil {
@@ -67,7 +72,7 @@ func run(store storage.Store, events string) (r apply.Result, err error) {
 	}
 	r, err = apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder,
 		Target: apply.Targets{Store: store, Name: "customers"},
-		Flow:   apply.Flow{BatchRows: batchRows, OnPoison: apply.PoisonQuarantine}}, apply.Options{})
+		Flow:   apply.Flow{Name: flow, BatchRows: rows, OnPoison: apply.PoisonQuarantine}}, apply.Options{})
 	if cerr := in.Source.Close(); err == nil {
 		err = cerr
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/sql"
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -44,7 +45,7 @@ func (s *snapshotFlags) problems(f *applyFlags) []string {
 		return out
 	}
 	for flag, set := range map[string]bool{"--sequence-by": f.sequenceBy != "", "--apply-as-deletes": f.deletes != "", "--apply-as-truncates": f.truncates != "",
-		"--table": f.table != "", "--format": f.format != "auto" && f.format != "rows"} {
+		"--table": f.table != "", "--follow": f.follow, "--format": f.format != "auto" && f.format != "rows"} {
 		if set {
 			out = append(out, flag+" does not go with --snapshot")
 		}
@@ -112,4 +113,37 @@ func (a *app) openSnapshots(f *applyFlags, columns *schema.Struct) (source.Snaps
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
 	return out, nil
+}
+
+// bindSnapshot takes the queries of a snapshot flow apart: SELECT * FROM a source, and
+// a version without FROM. Others stay with the flow, which the engine refuses by name.
+func (r *statementRun) bindSnapshot(b *boundFlow) {
+	version := ""
+	if b.flow.SnapshotVersion != "" {
+		var ok bool
+		if version, ok = sql.VersionExpr(b.flow.SnapshotVersion); !ok {
+			return
+		}
+	}
+	if _, ok := sql.SnapshotTable(b.flow.Snapshot); !ok {
+		return
+	}
+	b.flow.Snapshot, b.flow.SnapshotVersion = "", ""
+	b.flow.MaxDeleteFraction, b.flow.AllowEmptySnapshot, b.flow.MissingGrace = r.flags.maxDeleteFraction, r.flags.allowEmpty, r.flags.missingGrace
+	b.flags.snapshot, b.flags.snapshotVersion = true, version
+}
+
+// applySnapshotFlow is applyFlow of a snapshot flow.
+func (r *statementRun) applySnapshotFlow(ctx context.Context, b *boundFlow) (apply.Result, error) {
+	zone, err := r.app.flags.zone()
+	if err != nil {
+		return apply.Result{}, err
+	}
+	snapshots, err := r.openSnapshots(&b.flags, b.columns())
+	if err != nil {
+		return apply.Result{}, err
+	}
+	result, err := apply.Run(ctx, apply.Spec{Snapshots: snapshots, Target: b.target, Flow: b.flow},
+		apply.Options{Clock: r.clock, Logger: r.logger(), TimeZone: zone})
+	return result, errors.Join(err, snapshots.Close())
 }

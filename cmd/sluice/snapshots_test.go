@@ -54,4 +54,14 @@ func TestApply_Snapshots(t *testing.T) {
 		refused(t, sluice(t, dir, append(args, "--sequence-by", "id")...), exitUsage, "INVALID_FLAG")
 		refused(t, sluice(t, dir, "apply", "--into", "t", "--from", "exports", "--snapshot", "--snapshot-version", "{version} {version}", "--keys", "id"), exitUsage, "BAD_OPTION")
 	})
+	t.Run("in statements", func(t *testing.T) {
+		put(t, dir, "flow.sql", "CREATE STREAMING TABLE daily;\nCREATE FLOW days AS AUTO CDC INTO daily FROM SNAPSHOT (SELECT * FROM exports) WITH VERSION (SELECT '{version}') KEYS (id) STORED AS SCD TYPE 2;\n")
+		must(t, dir, "apply", "-f", "flow.sql", "--source", "exports=exports", "--into", "sql", "--allow-empty-snapshot")
+		sameRows(t, "history", must(t, dir, "cat", "sql/daily", "--columns", "id,name", "-o", "jsonl"), `{"id":1,"name":"Ann"}
+{"id":1,"name":"Anna"}
+{"id":2,"name":"Bob"}
+`)
+		put(t, dir, "query.sql", "CREATE STREAMING TABLE daily;\nCREATE FLOW days AS AUTO CDC INTO daily FROM SNAPSHOT (SELECT id FROM exports WHERE id > 1) WITH VERSION (SELECT 1) KEYS (id);\n")
+		refused(t, sluice(t, dir, "apply", "-f", "query.sql", "--into", "sql2"), exitUsage, "UNSUPPORTED_CLAUSE")
+	})
 }

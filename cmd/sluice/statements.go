@@ -34,7 +34,7 @@ func (s *statementFlags) register(p *pflag.FlagSet) {
 }
 
 // withStatements are the flags of apply that go together with -f.
-var withStatements = []string{"file", "source", "into", "dry-run", "batch-rows", "batch-bytes", "on-poison", "accept-rows", "change-feed", "deletion-vectors"}
+var withStatements = []string{"file", "source", "into", "dry-run", "batch-rows", "batch-bytes", "on-poison", "accept-rows", "change-feed", "deletion-vectors", "max-delete-fraction", "allow-empty-snapshot", "missing-grace"}
 
 func isYAML(file string) bool {
 	ext := strings.ToLower(filepath.Ext(file))
@@ -160,6 +160,12 @@ func (r *statementRun) bind(ctx context.Context, script *sql.Script) error {
 	schemas := sql.Schemas{}
 	for _, f := range script.Flows {
 		if f.Source == "" {
+			if name, ok := sql.SnapshotTable(f.Snapshot); ok {
+				used[strings.ToLower(name)] = true
+				if flags, ok := r.input(script, &sql.Flow{Source: name, Keys: f.Keys}, given); ok {
+					inputs[f] = flags
+				}
+			}
 			continue
 		}
 		flags, ok := r.input(script, f, given)
@@ -203,6 +209,9 @@ func (r *statementRun) locate(inputs map[*sql.Flow]applyFlags) error {
 			parts = append(parts, pathElement(s))
 		}
 		b := &boundFlow{plan: p, flags: flags, where: open.Join(r.flags.into, path.Join(parts...)), flow: p.Apply()}
+		if p.Snapshot != "" && bound {
+			r.bindSnapshot(b)
+		}
 		if other, clash := where[b.where]; clash && other != p.Into.Name {
 			return usage(apply.CodeTargetClash, "tables %s and %s lie in one folder %s", other, p.Into.Name, b.where)
 		}
@@ -287,6 +296,9 @@ func (r *statementRun) applyFlow(ctx context.Context, b *boundFlow) (apply.Resul
 	zone, err := r.app.flags.zone()
 	if err != nil {
 		return apply.Result{}, err
+	}
+	if b.flags.snapshot {
+		return r.applySnapshotFlow(ctx, b)
 	}
 	in, err := r.openInput(ctx, &b.flags, b.columns())
 	if err != nil {

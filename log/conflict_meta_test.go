@@ -73,7 +73,7 @@ func TestConflict_Metadata(t *testing.T) {
 			now.SchemaString, now.Configuration, now.Description = c.after, c.conf, c.desc
 			info := &commitInfoWire{Operation: "ALTER", IsBlindAppend: true}
 			if strings.HasPrefix(c.name, "C-18 C-32 in-commit") {
-				five := int64(1 << 50)
+				five := int64(4_000_000_000_000)
 				info.InCommitTimestamp = &five
 			}
 			if c.tag {

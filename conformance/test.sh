@@ -16,7 +16,7 @@ light=$(go list ./... | grep -vE "^$module/conformance(/|$)")
 # shellcheck disable=SC2086 # lists of packages
 {
   status=0
-  CGO_ENABLED=1 go test -json -race -tags invariants -timeout 20m $light || status=1
+  CGO_ENABLED=1 go test -json -race -tags invariants -timeout 30m $light || status=1
   [ -z "$heavy" ] || go test -json -timeout 40m $heavy || status=1
   exit "$status"
 } | bin/testreport

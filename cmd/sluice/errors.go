@@ -11,7 +11,11 @@ import (
 
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/source/avro"
+	"github.com/sluice-data/sluice/apply/source/changes"
+	"github.com/sluice-data/sluice/apply/source/deltafeed"
 	"github.com/sluice-data/sluice/apply/source/files"
+	"github.com/sluice-data/sluice/apply/source/kafka"
 	"github.com/sluice-data/sluice/cdf"
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/dv"
@@ -154,6 +158,7 @@ func describeError(err error) failure {
 	}
 	f.ofExpressions(err)
 	f.ofSources(err)
+	f.ofStreams(err)
 	f.ofApply(err)
 	var row *rowio.Error
 	if errors.As(err, &row) {
@@ -215,6 +220,36 @@ func (f *failure) ofSources(err error) {
 		case "FILE_UNREADABLE":
 			f.exit = exitFailed
 		}
+	}
+}
+
+// ofStreams: what brokers, registries and tables that are sources say.
+func (f *failure) ofStreams(err error) {
+	var topic *kafka.Error
+	var feed *deltafeed.Error
+	var registry *avro.Error
+	var setup *changes.ConfigError
+	switch {
+	case errors.As(err, &topic):
+		f.code = topic.Code
+	case errors.As(err, &feed):
+		f.code = feed.Code
+	case errors.As(err, &registry):
+		f.code = registry.Code
+	case errors.As(err, &setup):
+		f.code = setup.Code
+	default:
+		return
+	}
+	switch f.code {
+	case "BAD_OPTION":
+		f.exit = exitUsage
+	case "INPUT_GONE", "TOPIC_NOT_FOUND":
+		f.exit = exitNotFound
+	case "KAFKA_STALLED", "KAFKA_UNREACHABLE", "SCHEMA_UNKNOWN", "REGISTRY_UNREACHABLE", "REGISTRY_REFUSED":
+		f.exit = exitFailed
+	default:
+		f.exit = exitRefused
 	}
 }
 

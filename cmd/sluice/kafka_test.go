@@ -77,3 +77,11 @@ func TestApply_Kafka(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestApply_KafkaUnreachable(t *testing.T) {
+	dir := t.TempDir()
+	r := sluice(t, dir, "apply", "--into", "t", "--from", "kafka://127.0.0.1:1/topic")
+	if r.code != exitFailed || !strings.Contains(r.stderr, "KAFKA_UNREACHABLE") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+}

@@ -29,7 +29,7 @@ func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Turn change events into Delta tables, and read and write Delta tables",
-		Long: "sluice turns streams of change events (Debezium and plain rows) into Delta Lake tables with a\n" +
+		Long: "sluice turns streams of change events (Debezium and others, from files and Kafka) into Delta Lake tables with a\n" +
 			"change feed, and reads and writes Delta tables. One binary, no services.",
 		SilenceErrors: true,
 		SilenceUsage:  true,

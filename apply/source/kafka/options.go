@@ -34,7 +34,8 @@ type Options struct {
 }
 
 // Error is a topic that cannot be read, or an option that is wrong. Code is
-// stable: SOURCE_CHANGED, INPUT_GONE, TOPIC_NOT_FOUND, KAFKA_STALLED, BAD_OPTION.
+// stable: SOURCE_CHANGED, INPUT_GONE, TOPIC_NOT_FOUND, KAFKA_UNREACHABLE,
+// KAFKA_STALLED, BAD_OPTION.
 type Error struct{ Code, Reason string }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Reason }

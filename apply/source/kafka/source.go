@@ -178,11 +178,14 @@ func (s *Source) Sample(ctx context.Context, n int) ([]*event.Record, error) {
 
 // plan finds the partitions and where to read them.
 func (s *Source) plan(ctx context.Context, from map[string]event.Position) (map[partKey]*partition, error) {
-	cl, err := kgo.NewClient(append(slices.Clone(s.opt.Client), kgo.SeedBrokers(s.opt.Brokers...))...)
+	cl, err := kgo.NewClient(append(slices.Clone(s.opt.Client), kgo.SeedBrokers(s.opt.Brokers...), kgo.RetryTimeout(15*time.Second))...)
 	if err != nil {
 		return nil, fmt.Errorf("open kafka client: %w", err)
 	}
 	defer cl.Close()
+	if err := cl.Ping(ctx); err != nil && ctx.Err() == nil {
+		return nil, &Error{"KAFKA_UNREACHABLE", fmt.Sprintf("%s: %v", strings.Join(s.opt.Brokers, ","), err)}
+	}
 	adm := kadm.NewClient(cl)
 	meta, topics, err := s.topics(ctx, adm)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/avro"
@@ -25,10 +24,7 @@ func (s *Spec) translator(rest map[string]string) (*avro.Options, error) {
 	case url != "" && file != "":
 		return nil, &Error{Code: "BAD_OPTION", Reason: "registry and schemas exclude each other"}
 	case url != "":
-		env := s.Getenv
-		if env == nil {
-			env = os.Getenv
-		}
+		env := s.environment()
 		o.Schemas = &avro.Registry{URL: url, User: env("SCHEMA_REGISTRY_USER"), Password: env("SCHEMA_REGISTRY_PASSWORD")}
 	case file != "":
 		f, err := avro.ReadFile(file)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"iter"
 	"maps"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -92,7 +91,8 @@ type Spec struct {
 	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
 	TimeZone *time.Location
 	Stdin    io.Reader
-	// Getenv reads the environment, for user and password of Kafka; nil: os.Getenv.
+	// Getenv reads the environment, for user and password of Kafka and registries;
+	// nil: it is empty.
 	Getenv func(string) string
 	// Warn, if set, hears of records that are passed over because an option says so.
 	Warn func(format string, args ...any)
@@ -183,10 +183,7 @@ func (s *Spec) records() (event.Source, func(context.Context, int) ([]*event.Rec
 		if rest == nil {
 			rest = map[string]string{}
 		}
-		env := s.Getenv
-		if env == nil {
-			env = os.Getenv
-		}
+		env := s.environment()
 		o, err := kafka.ParseURL(s.From[0], rest, env)
 		if err != nil {
 			return nil, nil, nil, err
@@ -208,6 +205,13 @@ func (s *Spec) records() (event.Source, func(context.Context, int) ([]*event.Rec
 		return buffered, buffered.sample, rest, nil
 	}
 	return src, src.Sample, rest, nil
+}
+
+func (s *Spec) environment() func(string) string {
+	if s.Getenv != nil {
+		return s.Getenv
+	}
+	return func(string) string { return "" }
 }
 
 // decoder checks the options by making one decoder, and gives a maker of more.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,7 +89,7 @@ func (a *app) detect(ctx context.Context, from []string, f *detectFlags) error {
 	if err != nil {
 		return err
 	}
-	spec := source.Spec{Format: format, From: from, Keys: f.keys.values, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone, OpenTable: a.sourceTable, Warn: a.warn}
+	spec := source.Spec{Format: format, From: from, Keys: f.keys.values, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone, OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv}
 	look, err := source.LookAt(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("look at input: %w", err)

@@ -38,7 +38,7 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 		return nil, err
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn}
+		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}

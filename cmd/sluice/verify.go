@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	bin "encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"iter"
@@ -301,7 +300,7 @@ func (v *verifier) each(ctx context.Context, rows iter.Seq2[arrow.RecordBatch, e
 			}
 			h := fnv.New64a()
 			for i, a := range cols {
-				value = comparedValue(bin.AppendUvarint(value[:0], uint64(i)), a, r)
+				value = comparedValue(appendCount(value[:0], uint64(i)), a, r)
 				h.Write(value)
 			}
 			f(verifyRow{key, h.Sum64()}, func() string { return keyText(v.keys, keys, r) })
@@ -318,7 +317,7 @@ func comparedValue(dst []byte, a arrow.Array, r int) []byte {
 	switch a.DataType().ID() {
 	case arrow.MAP, arrow.EXTENSION:
 		text := a.ValueStr(r)
-		return append(bin.AppendUvarint(append(dst, 1), uint64(len(text))), text...)
+		return append(appendCount(append(dst, 1), uint64(len(text))), text...)
 	}
 	return keycode.AppendValue(append(dst, 1), a, r)
 }
@@ -344,7 +343,7 @@ func (v *verifier) compare(ctx context.Context) error {
 		return func(r verifyRow, _ func() string) {
 			s := &into[rangeOf(r.key)]
 			s.rows++
-			s.sum += keycode.Hash64(bin.LittleEndian.AppendUint64(r.key, r.hash))
+			s.sum += keycode.Hash64(appendCount(r.key, r.hash))
 			*rows++
 		}
 	}
@@ -403,4 +402,12 @@ func (v *verifier) note(count *int64, list *[]string, text func() string) {
 	if *count++; len(*list) < v.limit {
 		*list = append(*list, text())
 	}
+}
+
+// appendCount appends n as eight bytes.
+func appendCount(dst []byte, n uint64) []byte {
+	for shift := 0; shift < 64; shift += 8 {
+		dst = append(dst, byte(n>>shift))
+	}
+	return dst
 }

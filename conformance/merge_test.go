@@ -123,7 +123,8 @@ func TestConformance_MergeSpark(t *testing.T) {
 		"ON t.id = s.id AND t.p = 'a' AND s.id <> 7 WHEN MATCHED THEN UPDATE SET p = 'moved' WHEN NOT MATCHED BY SOURCE AND p = 'b' THEN DELETE",
 		"ON t.v < s.v AND s.id = 5 AND t.id < 4 WHEN MATCHED THEN UPDATE SET v = t.v * 10 + s.v",
 		"ON FALSE WHEN NOT MATCHED AND s.id = 1 THEN INSERT (id, v) VALUES (s.id + 1000, -s.v)",
-		"ON t.id = s.id WHEN MATCHED AND t.v IS NULL THEN UPDATE SET *",
+		// Whether Spark finds the several matches of id 7 here depends on the files that it skips.
+		"ON t.id = s.id AND s.id <> 7 WHEN MATCHED AND t.v IS NULL THEN UPDATE SET *",
 		"ON t.id = s.id AND s.id = 3 WHEN MATCHED THEN UPDATE SET v = t.v",
 	}
 	for _, c := range []struct {

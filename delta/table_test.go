@@ -192,7 +192,7 @@ func TestTable_Append(t *testing.T) {
 			t.Errorf("%+v %v", res, err)
 		}
 	})
-	t.Run("W-853 a recorded txn is skipped", func(t *testing.T) {
+	t.Run("W-853 W-921 a recorded txn is skipped", func(t *testing.T) {
 		o := delta.WriteOptions{Txn: &delta.Txn{AppID: "app", Version: 7}}
 		first, err := tb.Append(ctx, testtable.Rows(t, "id BIGINT", `{"id":9}`), o)
 		if err != nil || !first.Committed {

@@ -47,8 +47,7 @@ type ExplainedEvent struct {
 	Fate string `json:"fate"`
 	Why  string `json:"why"`
 
-	seq  []byte
-	from int // 0 row, 1 state, 2 feed: the first is told
+	seq []byte
 }
 
 // explainer gathers the events of a key.

@@ -63,10 +63,7 @@ func TestMapping_ID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := &schema.Struct{}
-			for _, f := range schema.PhysicalStruct(snap.Schema, schema.ModeID).Fields[:4] {
-				want.Fields = append(want.Fields, f)
-			}
+			want := &schema.Struct{Fields: schema.PhysicalStruct(snap.Schema, schema.ModeID).Fields[:4]}
 			strip := func(s string) string { return strings.NewReplacer(" ", "").Replace(s) }
 			got := fileSchema(t, tb, a)
 			if strip(got.String()) != strip(want.String()) {

@@ -539,7 +539,6 @@ func TestLog_CleanUp(t *testing.T) {
 		check(t, l, 10, 19)
 		clock.at = clock.at.Add(2 * day)
 		append1(t, l, s, "f20")
-		s = mustLatest(t, l)
 		if _, err := l.deleteSidecars(ctx, nil, false); err != nil {
 			t.Fatal(err)
 		}

@@ -2,13 +2,10 @@ package deltalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"time"
-
-	"github.com/sluice-data/sluice/storage"
 )
 
 // In-commit timestamps (1.12): commitInfo.inCommitTimestamp is the time of a commit,
@@ -128,9 +125,4 @@ func checkICT(p *Properties) error {
 			Reason: "only one of " + ictVersionKey + " and " + ictTimestampKey + " is set"}
 	}
 	return nil
-}
-
-// missing is true for errors of files that are not there.
-func missing(err error) bool {
-	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrNotFound)
 }

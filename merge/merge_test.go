@@ -24,11 +24,10 @@ var ctx = context.Background()
 
 // bench is one table under two configurations, which must agree.
 type bench struct {
-	tables  []*delta.Table // without and with deletion vectors
-	ddl     string
-	source  string
-	rows    string
-	evolved bool
+	tables []*delta.Table // without and with deletion vectors
+	ddl    string
+	source string
+	rows   string
 }
 
 func lines(t *testing.T, tb *delta.Table) string {

@@ -237,3 +237,19 @@ func TestBadCheckpoint_Hint(t *testing.T) {
 		t.Errorf("the table changed:\n%s\n%s", before, after)
 	}
 }
+
+// TestDML_EmptyWhere: a condition that is given and empty is most likely a shell
+// variable without a value.
+func TestDML_EmptyWhere(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "create", "t", "--schema", "id INT")
+	mustIn(t, dir, "{\"id\":1}\n", "append", "t", "--from", "-", "--format", "jsonl")
+	for _, args := range [][]string{{"delete", "t"}, {"update", "t", "--set", "id = 2"}, {"overwrite", "t", "--from", "-", "--format", "jsonl"}} {
+		if r := sluice(t, dir, append(args, "--where", " ")...); r.code != exitUsage || !strings.Contains(r.stderr, "INVALID_FLAG") {
+			t.Errorf("%v: exit %d, %s", args, r.code, r.stderr)
+		}
+	}
+	if got := must(t, dir, "cat", "t"); got != "{\"id\":1}\n" {
+		t.Errorf("got %s", got)
+	}
+}

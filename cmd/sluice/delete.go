@@ -17,6 +17,9 @@ func newDeleteCommand(a *app) *cobra.Command {
   sluice delete people --where "name = 'Ada' AND id < 10"`,
 		Args: oneTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := notEmpty(cmd, "where"); err != nil {
+				return err
+			}
 			if err := a.checkResultForm(); err != nil {
 				return err
 			}

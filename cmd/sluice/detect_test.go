@@ -60,6 +60,11 @@ func TestApply_ChainedTables(t *testing.T) {
 	if after := must(t, dir, "log", "copy"); after != before {
 		t.Errorf("nothing new, but\n%s", after)
 	}
+	if r := sluice(t, dir, "apply", "--into", "c3", "--from", "orders", "--keys", "id", "--sequence-by", "total"); r.code != exitUsage || !strings.Contains(r.stderr, "AUTOCDC_CHANGELOG_REQUIRES_COMMIT_VERSION_SEQUENCING") {
+		t.Error(r.code, r.stderr)
+	}
+	must(t, dir, "apply", "--into", "c4", "--from", "orders", "--keys", "id", "--sequence-by", "_commit_version")
+	sameRows(t, "c4", must(t, dir, "cat", "c4"), must(t, dir, "cat", "orders"))
 	if r := sluice(t, dir, "apply", "--into", "c2", "--from", "orders"); r.code != exitUsage || !strings.Contains(r.stderr, "KEYS_NEEDED") {
 		t.Error(r.code, r.stderr)
 	}

@@ -22,6 +22,9 @@ func newOverwriteCommand(a *app) *cobra.Command {
   sluice overwrite people --from people.jsonl --where "id = 1"`,
 		Args: oneTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := notEmpty(cmd, "where"); err != nil {
+				return err
+			}
 			if err := a.checkResultForm(); err != nil {
 				return err
 			}

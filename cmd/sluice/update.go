@@ -18,6 +18,9 @@ func newUpdateCommand(a *app) *cobra.Command {
   sluice update people --set "name = upper(name)" --where "id = 1"`,
 		Args: oneTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := notEmpty(cmd, "where"); err != nil {
+				return err
+			}
 			if err := a.checkResultForm(); err != nil {
 				return err
 			}

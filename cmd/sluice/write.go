@@ -195,3 +195,12 @@ func (a *app) counted(verb string, rows iter.Seq2[arrow.RecordBatch, error]) (it
 		}
 	}, p.Stop
 }
+
+// notEmpty refuses a condition that was given and is empty: most likely a shell
+// variable that is not set, and without a condition every row is meant.
+func notEmpty(cmd *cobra.Command, flag string) error {
+	if f := cmd.Flags().Lookup(flag); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+		return usage("INVALID_FLAG", "%s: --%s is empty; leave it out to mean all rows", cmd.Name(), flag)
+	}
+	return nil
+}

@@ -95,6 +95,18 @@ func parseBound(raw json.RawMessage, t schema.Type, upper bool) (expr.Value, boo
 			if err != nil || math.IsNaN(f) {
 				return none, false
 			}
+			if t == schema.Float {
+				// The shortest text of a FLOAT is another number when it is read as a DOUBLE.
+				narrow, err := strconv.ParseFloat(text, 32)
+				switch {
+				case err != nil:
+					return none, false
+				case upper:
+					f = max(f, narrow)
+				default:
+					f = min(f, narrow)
+				}
+			}
 			return expr.FloatValue(f), true
 		case schema.String:
 			return expr.BytesValue(text), quoted

@@ -220,6 +220,14 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 	if a.shape, err = newShape(table, plans, split, rescued, t.run.zone()); err != nil {
 		return err
 	}
+	partitions := t.run.flow.PartitionBy
+	if t.snap != nil {
+		partitions = t.snap.PartitionColumns()
+	}
+	a.shape.partitions = map[string]bool{}
+	for _, name := range partitions {
+		a.shape.partitions[strings.ToLower(name)] = true
+	}
 	if err := a.shape.checkAbsent(plans); err != nil {
 		return err
 	}

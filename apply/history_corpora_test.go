@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math/rand"
 	"path/filepath"
@@ -59,7 +60,10 @@ func TestRun_History(t *testing.T) {
 			if strings.HasPrefix(name, "mysql-types") && table == "types" {
 				want["11"] = nil // the trigger wrote a version that was never stored (README)
 			}
-			cuts := []int{0, 97}
+			// One cut a table by default, so that all of them take minutes and not an hour
+			// under the race detector.
+			pick := int(crc32.ChecksumIEEE([]byte(name + table)))
+			cuts := []int{[]int{0, 97}[pick%2]}
 			if long() {
 				cuts = []int{0, 500, 97, 7}
 			}
@@ -69,6 +73,9 @@ func TestRun_History(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameHistory(t, fmt.Sprintf("batches of %d", rows), historyOf(t, c, table, store), want)
+			}
+			if pick%3 != 0 && !long() {
+				return
 			}
 			batches := decodeRows(t, spec)
 			if slices.ContainsFunc(batches, func(b *event.Batch) bool { return b.OldKeys != nil }) {

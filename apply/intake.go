@@ -54,7 +54,7 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 		if err != nil {
 			return nil, nil, err
 		}
-		keys[i] = normalised(a)
+		keys[i] = normalised(s.stored(p.source.Fields[k].Name, a))
 	}
 	other, err := p.otherKeys(s, b)
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *plan) otherKeys(s *shape, b *event.Batch) ([]arrow.Array, error) {
 		if a, err = s.convert[p][k].apply(p.source.Fields[k], a); err != nil {
 			return nil, err
 		}
-		out[i] = normalised(a)
+		out[i] = normalised(s.stored(p.source.Fields[k].Name, a))
 	}
 	return out, nil
 }

@@ -40,6 +40,8 @@ type shape struct {
 	grown      bool             // schema has columns that the table does not have yet
 	// convert are the columns of a plan's source that come in a narrower type.
 	convert map[*plan]map[int]*conversion
+	// partitions are the lower names of the columns that the target is partitioned by.
+	partitions map[string]bool
 	// later are columns of a plan's source whose type is not known yet; they join
 	// when it is, and count as authored until then.
 	later map[*plan][]string
@@ -272,6 +274,7 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 			if err != nil {
 				return nil, err
 			}
+			a = s.stored(p.source.Fields[i].Name, a)
 			for _, f := range own {
 				if o.fields[f], err = s.fields[f].leaf(a); err != nil {
 					return nil, err
@@ -375,4 +378,35 @@ func carriedSequence(carry *schema.Struct) (schema.Type, error) {
 		}
 	}
 	return nil, stored(CodeStateMismatch, "the target's property sluice.carry does not describe row versions")
+}
+
+// stored is a column as the target keeps it: partition values cannot tell an empty
+// text from null (protocol, Partition Value Serialization), so what is decided must not tell them apart either.
+func (s *shape) stored(name string, a arrow.Array) arrow.Array {
+	if !s.partitions[strings.ToLower(name)] {
+		return a
+	}
+	switch a := a.(type) {
+	case *array.String:
+		return withoutEmpty(array.NewStringBuilder(memory.DefaultAllocator), a, a.Value)
+	case *array.Binary:
+		return withoutEmpty(array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary), a, a.Value)
+	}
+	return a
+}
+
+// withoutEmpty is a with null for every empty value.
+func withoutEmpty[V string | []byte, B interface {
+	array.Builder
+	Append(V)
+}](b B, a arrow.Array, value func(int) V) arrow.Array {
+	defer b.Release()
+	for i := range a.Len() {
+		if a.IsNull(i) || len(value(i)) == 0 {
+			b.AppendNull()
+			continue
+		}
+		b.Append(value(i))
+	}
+	return b.NewArray()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -103,8 +104,8 @@ func TestDecoder_Corpora(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			if name == "pg-large" && testing.Short() {
-				t.Skip("201,798 events in every order take a minute: run without -short")
+			if name == "pg-large" && os.Getenv("SLUICE_LONG") == "" {
+				t.Skip("201,798 events in every order take minutes: set SLUICE_LONG=1")
 			}
 			c := corpora.Load(t, dir)
 			for _, table := range slices.Sorted(maps.Keys(c.Tables)) {

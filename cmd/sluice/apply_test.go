@@ -244,3 +244,25 @@ func TestApply_StateAndQuarantineElsewhere(t *testing.T) {
 	}
 	refused(t, sluice(t, dir, "apply", "--into", "out/orders", "--from", "events.jsonl", "--table", "orders"), exitRefused, apply.CodeStatePathMismatch)
 }
+
+// TestApply_EmptyPartitionValue: a partition value cannot tell an empty text from
+// null, so an event with one is the same event when it comes again, and as a key
+// it is none.
+func TestApply_EmptyPartitionValue(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"apply", "--into", "t", "--from", "-", "--format", "rows", "--keys", "id", "--sequence-by", "ts", "--except-columns", "ts"}
+	event := "{\"id\":1,\"p\":\"\",\"n\":1,\"ts\":1}\n"
+	mustIn(t, dir, event, append(args, "--partition-by", "p")...)
+	before := must(t, dir, "log", "t")
+	mustIn(t, dir, event, append(args, "--flow", "again")...)
+	if feed := must(t, dir, "changes", "t", "--from-version", "0"); strings.Contains(feed, "update_") {
+		t.Errorf("the same event again gives\n%s\nafter\n%s", feed, before)
+	}
+	if got := must(t, dir, "cat", "t"); got != "{\"id\":1,\"p\":null,\"n\":1}\n" {
+		t.Errorf("got %s", got)
+	}
+	r := sluiceIn(t, dir, "{\"id\":\"\",\"n\":1,\"ts\":1}\n", "apply", "--into", "k", "--from", "-", "--format", "rows", "--keys", "id", "--sequence-by", "ts", "--partition-by", "id")
+	if r.code != exitRefused || !strings.Contains(r.stderr, "NULL_KEY") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+}

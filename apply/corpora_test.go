@@ -80,7 +80,7 @@ func applyCorpus(t *testing.T, c *corpora.Corpus, dir, table string) {
 	var events int64
 	wide := refuseTypeChanges(t, c, table, spec, flow)
 	for _, rows := range []int{0, 500, 7, 1} {
-		if rows == 1 && events > 400 && !long() || rows < 500 && c.Name == "pg-large" || rows == 7 && events > 1500 && !long() {
+		if rows == 1 && events > 400 && !long() || rows < 500 && c.Name == "pg-large" || rows == 7 && events > 600 && !long() {
 			continue
 		}
 		name := fmt.Sprintf("batches of %d", rows)

@@ -39,6 +39,7 @@ type Options struct {
 // Decoder decodes one of the formats; it implements event.Decoder. It is used
 // from one goroutine.
 type Decoder struct {
+	wire.Outbox
 	opt    Options
 	format format
 	epoch  int32
@@ -51,13 +52,7 @@ type Decoder struct {
 	tables map[event.Table]*table
 	order  []*table
 
-	rows     int
-	bytes    int64
-	poison   []event.Poison
-	controls map[event.ControlKind]int64
-	warnings []string
-	warned   map[string]bool
-	state    state
+	state state
 
 	// buffers of one record
 	top, key []wire.Field
@@ -101,8 +96,8 @@ type change struct {
 
 // state is what Position.Decoder carries.
 type state struct {
-	Types map[string][]typedColumn `json:"types,omitempty"`
-	Keys  map[string][]string      `json:"keys,omitempty"`
+	Types map[string][]wire.TypedColumn `json:"types,omitempty"`
+	Keys  map[string][]string           `json:"keys,omitempty"`
 	// Declared are column types that schema records told, by table and column.
 	Declared map[string]map[string]string `json:"declared,omitempty"`
 	// Sequence is the settled sequence: position or transport.
@@ -113,19 +108,12 @@ type state struct {
 	Columns map[string][]string `json:"columns,omitempty"`
 	// Before is a before image that waits for the record with the new one, by table.
 	Before map[string]beforeImage `json:"before,omitempty"`
-	// Text is what a format keeps between two records.
-	Text string `json:"text,omitempty"`
 }
 
 // beforeImage is the first half of an update that comes as two records.
 type beforeImage struct {
 	Seq string          `json:"seq"`
 	Row json.RawMessage `json:"row"`
-}
-
-type typedColumn struct {
-	Name string `json:"n"`
-	Type string `json:"t"`
 }
 
 type table struct {
@@ -182,8 +170,8 @@ func Names() []string {
 func New(o Options) (*Decoder, error) {
 	d := &Decoder{
 		opt: o, format: formats(o.Format), sequence: "auto",
-		tables: map[event.Table]*table{}, controls: map[event.ControlKind]int64{}, warned: map[string]bool{},
-		state: state{Types: map[string][]typedColumn{}, Keys: map[string][]string{}, Declared: map[string]map[string]string{},
+		tables: map[event.Table]*table{},
+		state: state{Types: map[string][]wire.TypedColumn{}, Keys: map[string][]string{}, Declared: map[string]map[string]string{},
 			Columns: map[string][]string{}, Before: map[string]beforeImage{}},
 	}
 	if d.format == nil {
@@ -220,13 +208,10 @@ func New(o Options) (*Decoder, error) {
 	return d, nil
 }
 
-// Pending implements event.Decoder.
-func (d *Decoder) Pending() (int, int64) { return d.rows, d.bytes }
-
 // Flush implements event.Decoder. Batches come by table in order of first
 // appearance, within a table in order of the records.
 func (d *Decoder) Flush() (*event.Decoded, error) {
-	out := &event.Decoded{Poison: d.poison, Controls: d.controls, Warnings: d.warnings}
+	out := d.Handover()
 	for _, t := range d.order {
 		batches, err := t.Take()
 		if err != nil {
@@ -234,34 +219,28 @@ func (d *Decoder) Flush() (*event.Decoded, error) {
 		}
 		out.Batches = append(out.Batches, batches...)
 	}
-	d.rows, d.bytes, d.poison, d.warnings = 0, 0, nil, nil
-	d.controls = map[event.ControlKind]int64{}
 	return out, nil
 }
 
 // State implements event.Decoder.
 func (d *Decoder) State() string {
 	for _, t := range d.order {
-		if types := t.InferredTypes(); len(types) > 0 {
-			cols := make([]typedColumn, 0, len(types))
-			for _, f := range types {
-				cols = append(cols, typedColumn{f.Name, f.Type.String()})
-			}
-			d.state.Types[tableKey(t.ID)] = cols
+		if cols := t.Remember(); len(cols) > 0 {
+			d.state.Types[wire.TableKey(t.ID)] = cols
 		}
 		if keys := t.Keys(); len(keys) > 0 {
-			d.state.Keys[tableKey(t.ID)] = keys
+			d.state.Keys[wire.TableKey(t.ID)] = keys
 		}
 		if t.complete || d.missingNull {
 			names := make([]string, t.Columns())
 			for i := range names {
 				names[i] = t.Name(i)
 			}
-			d.state.Columns[tableKey(t.ID)] = names
+			d.state.Columns[wire.TableKey(t.ID)] = names
 		}
 	}
 	s := &d.state
-	if len(s.Types) == 0 && len(s.Keys) == 0 && len(s.Declared) == 0 && s.Sequence == "" && s.Last == nil && len(s.Columns) == 0 && len(s.Before) == 0 && s.Text == "" {
+	if len(s.Types) == 0 && len(s.Keys) == 0 && len(s.Declared) == 0 && s.Sequence == "" && s.Last == nil && len(s.Columns) == 0 && len(s.Before) == 0 {
 		return ""
 	}
 	b, err := json.Marshal(s)
@@ -285,9 +264,6 @@ func (d *Decoder) Restore(text string) error {
 	maps.Copy(d.state.Declared, s.Declared)
 	maps.Copy(d.state.Columns, s.Columns)
 	maps.Copy(d.state.Before, s.Before)
-	if d.state.Text == "" {
-		d.state.Text = s.Text
-	}
 	if d.state.Sequence == "" {
 		d.state.Sequence = s.Sequence
 	}
@@ -296,8 +272,6 @@ func (d *Decoder) Restore(text string) error {
 	}
 	return nil
 }
-
-func tableKey(t event.Table) string { return t.Database + "/" + t.Schema + "/" + t.Name }
 
 // Add implements event.Decoder.
 func (d *Decoder) Add(_ context.Context, r *event.Record) error {
@@ -333,7 +307,7 @@ func (d *Decoder) record(r *event.Record) error {
 		if t, ok := d.format.(tombstoner); ok {
 			return t.tombstone(d, r)
 		}
-		d.controls[event.ControlTombstone]++
+		d.Control(event.ControlTombstone, 1)
 		return nil
 	}
 	value := bytes.TrimPrefix(r.Value, []byte("\ufeff"))
@@ -399,22 +373,14 @@ func recordKey(raw []byte, into []wire.Field) ([]wire.Field, error) {
 
 // quarantine keeps a copy of the record with the reason.
 func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError) {
-	d.poison = append(d.poison, event.Poison{
+	d.Quarantine(event.Poison{
 		Class: p.Class, Code: p.Code, Reason: p.Reason, Record: r.Copy(), Delete: d.isDelete, Table: d.lastID,
 	})
 }
 
-func (d *Decoder) warn(format string, args ...any) {
-	w := fmt.Sprintf(format, args...)
-	if !d.warned[w] {
-		d.warned[w] = true
-		d.warnings = append(d.warnings, w)
-	}
-}
-
 // control counts a record without rows.
 func (d *Decoder) control(k event.ControlKind) error {
-	d.controls[k]++
+	d.Control(k, 1)
 	return nil
 }
 
@@ -454,18 +420,18 @@ func (d *Decoder) usePosition(has bool) (bool, error) {
 
 // before takes a before image that waits for its second half.
 func (d *Decoder) before(id event.Table) (beforeImage, []wire.Field, error) {
-	b, ok := d.state.Before[tableKey(id)]
+	b, ok := d.state.Before[wire.TableKey(id)]
 	if !ok {
 		return b, nil, nil
 	}
-	delete(d.state.Before, tableKey(id))
+	delete(d.state.Before, wire.TableKey(id))
 	fields, err := object(b.Row, nil)
 	return b, fields, err
 }
 
 // wait keeps a before image.
 func (d *Decoder) wait(id event.Table, seq string, row []wire.Field) {
-	d.state.Before[tableKey(id)] = beforeImage{Seq: seq, Row: joined(row)}
+	d.state.Before[wire.TableKey(id)] = beforeImage{Seq: seq, Row: joined(row)}
 }
 
 // joined prints fields as one JSON object.

@@ -70,7 +70,7 @@ func (f *dms) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return err
 	}
 	if c.complete {
-		d.warn("fields that an insert of DMS leaves out are read as NULL, those of an update as unchanged: with IncludeNullAndEmpty the stream says so itself")
+		d.Warn("fields that an insert of DMS leaves out are read as NULL, those of an update as unchanged: with IncludeNullAndEmpty the stream says so itself")
 	}
 	d.add(c)
 	return nil
@@ -110,7 +110,7 @@ func (f *dms) control(d *Decoder, r *event.Record, c *change, operation string, 
 			return err
 		}
 		if keys := texts(find(fields, "primary-key")); len(keys) > 0 {
-			d.state.Keys[tableKey(c.table)] = keys
+			d.state.Keys[wire.TableKey(c.table)] = keys
 		}
 	}
 	return d.control(event.ControlSchema)

@@ -175,7 +175,7 @@ func (*fivetran) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if at == 0 {
 		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "_fivetran_synced is missing or unreadable")
 	}
-	d.warn("_fivetran_synced does not move with truncates and deletes of a re-sync: such deletes lose against the last update; read the table as snapshots (--snapshot) or through its change feed instead")
+	d.Warn("_fivetran_synced does not move with truncates and deletes of a re-sync: such deletes lose against the last update; read the table as snapshots (--snapshot) or through its change feed instead")
 	c.seq = wire.Seq{Kind: wire.SeqFivetran, Epoch: d.epoch, N: [4]int64{at, r.Transport}}
 	d.add(c)
 	return nil
@@ -189,7 +189,7 @@ func (*singer) options(map[string]string) ([]string, error) { return nil, nil }
 func (f *singer) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	c := change{table: event.Table{Name: text(top, "stream")}, op: event.Upsert}
 	d.lastID = c.table
-	key := tableKey(c.table)
+	key := wire.TableKey(c.table)
 	switch typ := text(top, "type"); {
 	case typ == "RECORD":
 	case typ == "SCHEMA":
@@ -341,7 +341,7 @@ func (*singer) activate(d *Decoder, c change, top []wire.Field) error {
 	if !ok {
 		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "ACTIVATE_VERSION without a version")
 	}
-	c.op, c.keys = event.Truncate, d.state.Keys[tableKey(c.table)]
+	c.op, c.keys = event.Truncate, d.state.Keys[wire.TableKey(c.table)]
 	c.seq = wire.Seq{Kind: wire.SeqSinger, Epoch: d.epoch, N: [4]int64{version, -1}}
 	d.add(c)
 	return nil

@@ -59,7 +59,7 @@ func (m *maxwell) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if c.seq, err = m.seq(d, r, top, typ == "bootstrap-insert"); err != nil {
 		return err
 	}
-	if declared := d.state.Declared[tableKey(c.table)]; declared != nil {
+	if declared := d.state.Declared[wire.TableKey(c.table)]; declared != nil {
 		forms := mysqlForms{jsonSet: true, zone: d.opt.Zone}
 		c.typed = strconv.AppendInt(nil, int64(d.round), 10)
 		c.node = func(name string) *wire.Node {
@@ -155,7 +155,7 @@ func (*maxwell) learn(d *Decoder, id event.Table, def wire.Token) {
 		return true
 	})
 	if len(types) > 0 {
-		d.state.Declared[tableKey(id)] = types
+		d.state.Declared[wire.TableKey(id)] = types
 		d.round++
 	}
 }

@@ -53,19 +53,10 @@ func (d *Decoder) tableOf(id event.Table) *table {
 	if t := d.tables[id]; t != nil {
 		return t
 	}
-	t := &table{Table: wire.NewTable(id), keep: len(d.opt.Tables) == 0}
+	t := &table{Table: wire.NewTable(id), keep: wire.Asked(id, d.opt.Tables)}
 	t.Exact = true
 	t.Modes = wire.Modes{Zone: d.opt.Zone, Decimal: wire.DecimalText}
-	for _, want := range d.opt.Tables {
-		t.keep = t.keep || wire.SameTable(id, want)
-	}
-	var preset []schema.Field
-	for _, c := range d.state.Types[tableKey(id)] {
-		if typ, err := schema.ParseType(c.Type); err == nil {
-			preset = append(preset, schema.Field{Name: c.Name, Type: typ})
-		}
-	}
-	t.Preset(preset)
+	t.Recall(d.state.Types[wire.TableKey(id)])
 	d.tables[id] = t
 	d.order = append(d.order, t)
 	return t
@@ -84,7 +75,7 @@ func (d *Decoder) put(r *event.Record, c *change) error {
 	keys := d.keysOf(t, c)
 	if (c.complete || d.missingNull) && !t.complete {
 		t.complete = true
-		for _, name := range d.state.Columns[tableKey(t.ID)] {
+		for _, name := range d.state.Columns[wire.TableKey(t.ID)] {
 			if _, err := d.column(t, c, name); err != nil {
 				return err
 			}
@@ -122,7 +113,7 @@ func (d *Decoder) keysOf(t *table, c *change) []string {
 	case t.Keys() != nil:
 		return t.Keys()
 	}
-	return d.state.Keys[tableKey(t.ID)]
+	return d.state.Keys[wire.TableKey(t.ID)]
 }
 
 // retype replaces the plans of columns whose type the record states anew.
@@ -283,7 +274,6 @@ func (d *Decoder) append(t *table, row *wire.Row) error {
 	if err := t.Add(row); err != nil {
 		return err
 	}
-	d.rows++
-	d.bytes += row.Size
+	d.Count(1, row.Size)
 	return nil
 }

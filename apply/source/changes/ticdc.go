@@ -58,14 +58,14 @@ func (f *ticdc) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "commitTs is missing or unreadable")
 	}
 	c.seq = wire.Seq{Kind: wire.SeqTiDB, Epoch: d.epoch, N: [4]int64{commit, r.Transport}}
-	declared := d.state.Declared[tableKey(id)]
+	declared := d.state.Declared[wire.TableKey(id)]
 	if declared == nil {
-		d.warn("rows of table %s came before its schema (BOOTSTRAP): their types are inferred", id.Name)
+		d.Warn("rows of table %s came before its schema (BOOTSTRAP): their types are inferred", id.Name)
 	}
 	forms := mysqlForms{labels: true, zone: d.opt.Zone}
 	c.typed = strconv.AppendInt(nil, int64(d.round), 10)
 	c.node = func(name string) *wire.Node { return forms.node(declared[name]) }
-	c.keys = d.state.Keys[tableKey(id)]
+	c.keys = d.state.Keys[wire.TableKey(id)]
 	d.add(c)
 	return nil
 }
@@ -130,7 +130,7 @@ func (*ticdc) truncate(d *Decoder, r *event.Record, top []wire.Field) error {
 		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "commitTs is missing or unreadable")
 	}
 	id := event.Table{Database: text(s, "schema"), Name: text(s, "table")}
-	d.add(change{table: id, op: event.Truncate, seq: wire.Seq{Kind: wire.SeqTiDB, Epoch: d.epoch, N: [4]int64{commit, r.Transport}}, keys: d.state.Keys[tableKey(id)]})
+	d.add(change{table: id, op: event.Truncate, seq: wire.Seq{Kind: wire.SeqTiDB, Epoch: d.epoch, N: [4]int64{commit, r.Transport}}, keys: d.state.Keys[wire.TableKey(id)]})
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (*ticdc) learn(d *Decoder, t wire.Token) error {
 	if err != nil {
 		return err
 	}
-	key := tableKey(event.Table{Database: text(s, "schema"), Name: text(s, "table")})
+	key := wire.TableKey(event.Table{Database: text(s, "schema"), Name: text(s, "table")})
 	types := map[string]string{}
 	cols, err := objects(find(s, "columns"), "columns")
 	if err != nil {

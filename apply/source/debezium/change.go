@@ -19,7 +19,7 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 	op := e.op.Raw[0]
 	switch op {
 	case 'm':
-		d.controls[event.ControlSignal]++
+		d.Control(event.ControlSignal, 1)
 		return nil
 	case 'c', 'u', 'r', 'd', 't':
 	default:
@@ -35,7 +35,7 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 		t = d.tableOf(src.db, src.schema, src.table)
 	}
 	if !t.keep {
-		d.controls[event.ControlFiltered]++
+		d.Control(event.ControlFiltered, 1)
 		return nil
 	}
 	kind := src.kind()
@@ -119,7 +119,7 @@ func (d *Decoder) recallKeys(t *table) error {
 		return nil
 	}
 	var names []string
-	for _, k := range d.state.Keys[tableKey(t.ID)] {
+	for _, k := range d.state.Keys[wire.TableKey(t.ID)] {
 		typ, err := schema.ParseType(k.Type)
 		if err != nil || typ == schema.Void {
 			return nil
@@ -296,8 +296,7 @@ func (d *Decoder) put(t *table, row *wire.Row) error {
 	if err := t.Add(row); err != nil {
 		return err
 	}
-	d.rows++
-	d.bytes += row.Size
+	d.Count(1, row.Size)
 	return nil
 }
 

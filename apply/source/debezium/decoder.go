@@ -11,11 +11,11 @@ import (
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
-	"github.com/sluice-data/sluice/log/schema"
 )
 
 // Decoder decodes Debezium JSON; it implements event.Decoder.
 type Decoder struct {
+	wire.Outbox
 	opt         *Options
 	unavailable *placeholders
 
@@ -24,13 +24,6 @@ type Decoder struct {
 	byName  map[string]*table // by the raw names of a source block
 	byTopic map[string]*table // of flattened rows
 	schema  schemaCache
-
-	rows     int
-	bytes    int64
-	poison   []event.Poison
-	controls map[event.ControlKind]int64
-	warnings []string
-	warned   map[string]bool
 
 	state state
 
@@ -50,15 +43,10 @@ type state struct {
 	// Deletes: the flattened stream has delete events, so tombstones are control.
 	Deletes bool `json:"deletes,omitempty"`
 	// Types are the inferred column types, by table and column.
-	Types map[string][]typedColumn `json:"types,omitempty"`
+	Types map[string][]wire.TypedColumn `json:"types,omitempty"`
 	// Keys are the key columns by table: a truncate names none, and may be the
 	// first record of a later run.
-	Keys map[string][]typedColumn `json:"keys,omitempty"`
-}
-
-type typedColumn struct {
-	Name string `json:"n"`
-	Type string `json:"t"`
+	Keys map[string][]wire.TypedColumn `json:"keys,omitempty"`
 }
 
 // table is one source table with what its records taught.
@@ -80,18 +68,14 @@ func New(o Options) (*Decoder, error) {
 	return &Decoder{
 		opt: opt, unavailable: newPlaceholders(opt.placeholder),
 		tables: map[event.Table]*table{}, byName: map[string]*table{}, byTopic: map[string]*table{}, schema: schemaCache{plans: map[string]*cachedSchema{}},
-		controls: map[event.ControlKind]int64{}, warned: map[string]bool{},
-		state: state{Snapshot: map[string]int64{}, Types: map[string][]typedColumn{}, Keys: map[string][]typedColumn{}},
+		state: state{Snapshot: map[string]int64{}, Types: map[string][]wire.TypedColumn{}, Keys: map[string][]wire.TypedColumn{}},
 	}, nil
 }
-
-// Pending implements event.Decoder.
-func (d *Decoder) Pending() (int, int64) { return d.rows, d.bytes }
 
 // Flush implements event.Decoder. Batches come by table in order of first
 // appearance, within a table in order of the records.
 func (d *Decoder) Flush() (*event.Decoded, error) {
-	out := &event.Decoded{Poison: d.poison, Controls: d.controls, Warnings: d.warnings}
+	out := d.Handover()
 	for _, t := range d.order {
 		batches, err := t.Take()
 		if err != nil {
@@ -99,29 +83,23 @@ func (d *Decoder) Flush() (*event.Decoded, error) {
 		}
 		out.Batches = append(out.Batches, batches...)
 	}
-	d.rows, d.bytes, d.poison, d.warnings = 0, 0, nil, nil
-	d.controls = map[event.ControlKind]int64{}
 	return out, nil
 }
 
 // State implements event.Decoder.
 func (d *Decoder) State() string {
 	for _, t := range d.order {
-		if types := t.InferredTypes(); len(types) > 0 {
-			cols := make([]typedColumn, 0, len(types))
-			for _, f := range types {
-				cols = append(cols, typedColumn{f.Name, f.Type.String()})
-			}
-			d.state.Types[tableKey(t.ID)] = cols
+		if cols := t.Remember(); len(cols) > 0 {
+			d.state.Types[wire.TableKey(t.ID)] = cols
 		}
-		var keys []typedColumn
+		var keys []wire.TypedColumn
 		for i, c := range t.KeyIndex() {
 			if c >= 0 {
-				keys = append(keys, typedColumn{t.Keys()[i], t.Schema().Fields[c].Type.String()})
+				keys = append(keys, wire.TypedColumn{Name: t.Keys()[i], Type: t.Schema().Fields[c].Type.String()})
 			}
 		}
 		if len(keys) > 0 && len(keys) == len(t.Keys()) {
-			d.state.Keys[tableKey(t.ID)] = keys
+			d.state.Keys[wire.TableKey(t.ID)] = keys
 		}
 	}
 	if len(d.state.Snapshot) == 0 && !d.state.Deletes && len(d.state.Types) == 0 && len(d.state.Keys) == 0 {
@@ -153,8 +131,6 @@ func (d *Decoder) Restore(s string) error {
 	return nil
 }
 
-func tableKey(t event.Table) string { return t.Database + "/" + t.Schema + "/" + t.Name }
-
 // Add implements event.Decoder.
 func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 	err := d.add(r)
@@ -184,7 +160,7 @@ func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError) {
 	if del, ok := d.field("__deleted"); ok && (del.Kind == wire.True || del.Is("true")) {
 		isDelete = true
 	}
-	d.poison = append(d.poison, event.Poison{
+	d.Quarantine(event.Poison{
 		Class: p.Class, Code: p.Code, Reason: p.Reason, Record: c, Delete: isDelete,
 		Table: event.Table{Database: string(src.db), Schema: string(src.schema), Name: string(src.table)},
 	})
@@ -197,14 +173,6 @@ func (d *Decoder) field(name string) (wire.Token, bool) {
 		}
 	}
 	return wire.Token{}, false
-}
-
-func (d *Decoder) warn(format string, args ...any) {
-	w := fmt.Sprintf(format, args...)
-	if !d.warned[w] {
-		d.warned[w] = true
-		d.warnings = append(d.warnings, w)
-	}
 }
 
 func badBytes(err error) error {
@@ -248,14 +216,14 @@ func (d *Decoder) value(r *event.Record, e *envelope) error {
 	}
 	if d.opt.Flat && !(e.source.Kind == wire.Object && e.op.Kind == wire.String) {
 		if kind, ok := e.control(r.Topic); ok {
-			d.controls[kind]++
+			d.Control(kind, 1)
 			return nil
 		}
 		return d.flat(r, e.connect)
 	}
 	if e.op.Kind == wire.None || e.op.Kind == wire.Null {
 		if kind, ok := e.control(r.Topic); ok {
-			d.controls[kind]++
+			d.Control(kind, 1)
 			return nil
 		}
 		return wire.Poison(event.PoisonEnvelope, "MISSING_OP", "the envelope has no op")
@@ -275,7 +243,7 @@ func (d *Decoder) tombstone(r *event.Record) error {
 	if d.opt.Flat && d.opt.tombstones != "control" && (d.opt.tombstones == "delete" || !d.state.Deletes) {
 		return d.flatTombstone(r)
 	}
-	d.controls[event.ControlTombstone]++
+	d.Control(event.ControlTombstone, 1)
 	return nil
 }
 
@@ -288,18 +256,9 @@ func (d *Decoder) tableOf(db, sch, name []byte) *table {
 	id := event.Table{Database: string(db), Schema: string(sch), Name: string(name)}
 	t := d.tables[id]
 	if t == nil {
-		t = &table{Table: wire.NewTable(id), keep: len(d.opt.Tables) == 0}
+		t = &table{Table: wire.NewTable(id), keep: wire.Asked(id, d.opt.Tables)}
 		t.Modes = wire.Modes{Binary: d.opt.defaults.Binary}
-		for _, want := range d.opt.Tables {
-			t.keep = t.keep || wire.SameTable(id, want)
-		}
-		var preset []schema.Field
-		for _, c := range d.state.Types[tableKey(id)] {
-			if typ, err := schema.ParseType(c.Type); err == nil {
-				preset = append(preset, schema.Field{Name: c.Name, Type: typ})
-			}
-		}
-		t.Preset(preset)
+		t.Recall(d.state.Types[wire.TableKey(id)])
 		d.tables[id] = t
 		d.order = append(d.order, t)
 	}

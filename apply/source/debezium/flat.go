@@ -63,7 +63,7 @@ func (d *Decoder) flat(r *event.Record, connect *cachedSchema) error {
 	}
 	t := d.flatTable(r, &m)
 	if !t.keep {
-		d.controls[event.ControlFiltered]++
+		d.Control(event.ControlFiltered, 1)
 		return nil
 	}
 	row := d.newRow(r)
@@ -176,9 +176,9 @@ func (d *Decoder) flatSeq(m *flatMeta, op byte, transport int64) (wire.Seq, erro
 	case byTransport || kind == wire.SeqTransport:
 		kind = wire.SeqTransport
 		if !d.state.Deletes && d.opt.tombstones != "control" {
-			d.warn("no delete events (__deleted) in the stream so far: null values are its deletes; a connector that drops those, too, loses deletes and leaves the old row of a changed key")
+			d.Warn("no delete events (__deleted) in the stream so far: null values are its deletes; a connector that drops those, too, loses deletes and leaves the old row of a changed key")
 		}
-		d.warn("flattened rows are ordered by their place in the topic: re-sent events after a connector restart count as new; add position fields (add.fields) and delete.tombstone.handling.mode=rewrite")
+		d.Warn("flattened rows are ordered by their place in the topic: re-sent events after a connector restart count as new; add position fields (add.fields) and delete.tombstone.handling.mode=rewrite")
 	}
 	return d.seq(&m.src, kind, m.src.inSnapshot(op), transport)
 }
@@ -195,7 +195,7 @@ func (d *Decoder) flatTombstone(r *event.Record) error {
 	}
 	t := d.flatTable(r, &m)
 	if !t.keep {
-		d.controls[event.ControlFiltered]++
+		d.Control(event.ControlFiltered, 1)
 		return nil
 	}
 	row := d.newRow(r)

@@ -85,7 +85,7 @@ func (d *Decoder) schemaOf(t *table, connect *cachedSchema, flat bool) error {
 	}
 	t.plan = p
 	for _, c := range p.defaults {
-		d.warn("table %s: column %s has a default in the source: under replace.null.with.default (the converter's default) an explicit NULL arrives as that default", t.ID.Name, c)
+		d.Warn("table %s: column %s has a default in the source: under replace.null.with.default (the converter's default) an explicit NULL arrives as that default", t.ID.Name, c)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ type columnar struct {
 func (d *Decoder) addColumns(r *event.Record) error {
 	t := d.tableOf(r.Topic)
 	if !t.keep {
-		d.controls[event.ControlFiltered] += r.Columns.NumRows()
+		d.Control(event.ControlFiltered, r.Columns.NumRows())
 		return nil
 	}
 	text := true
@@ -177,7 +177,7 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 		}
 		if f.Name == RescuedName {
 			if rows.Column(c).NullN() < n {
-				d.warn("column %s of an upstream loader holds values; it is left out", RescuedName)
+				d.Warn("column %s of an upstream loader holds values; it is left out", RescuedName)
 			}
 			continue
 		}
@@ -191,7 +191,7 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 		if d.opt.Schema != nil {
 			k := d.opt.Schema.Index(f.Name)
 			if k < 0 {
-				d.warn("field %s is not in the given schema and is left out", f.Name)
+				d.Warn("field %s is not in the given schema and is left out", f.Name)
 				continue
 			}
 			if want := d.opt.Schema.Fields[k].Type; !schema.EqualIgnoringNullability(typ, want) {
@@ -251,14 +251,14 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 			t.col.offsets = append(t.col.offsets, r.End)
 			t.col.lines = append(t.col.lines, r.Line+int64(i))
 		}
-		d.rows += to - from
+		d.Count(to-from, 0)
 		from = to
 	}
 	for _, a := range arrays {
 		a.Release()
 	}
 	t.col.size += size(r)
-	d.bytes += size(r)
+	d.Count(0, size(r))
 	return nil
 }
 

@@ -35,6 +35,7 @@ type Options struct {
 
 // Decoder decodes plain rows; it implements event.Decoder.
 type Decoder struct {
+	wire.Outbox
 	opt     Options
 	missing bool // missing fields are NULL
 	opNull  bool // a null operation is an upsert
@@ -47,13 +48,7 @@ type Decoder struct {
 	tables map[event.Table]*table
 	order  []*table
 
-	rows     int
-	bytes    int64
-	poison   []event.Poison
-	controls map[event.ControlKind]int64
-	warnings []string
-	warned   map[string]bool
-	types    map[string][]typedColumn
+	types map[string][]wire.TypedColumn
 
 	fields, key []wire.Field
 	cells       []wire.Cell
@@ -71,21 +66,16 @@ type table struct {
 
 // state is what Position.Decoder carries.
 type state struct {
-	Op      string                   `json:"op,omitempty"`
-	Decided bool                     `json:"decided,omitempty"`
-	Types   map[string][]typedColumn `json:"types,omitempty"`
-}
-
-type typedColumn struct {
-	Name string `json:"n"`
-	Type string `json:"t"`
+	Op      string                        `json:"op,omitempty"`
+	Decided bool                          `json:"decided,omitempty"`
+	Types   map[string][]wire.TypedColumn `json:"types,omitempty"`
 }
 
 // New makes a decoder; an error names every bad option.
 func New(o Options) (*Decoder, error) {
 	d := &Decoder{
-		opt: o, missing: true, tables: map[event.Table]*table{}, controls: map[event.ControlKind]int64{},
-		warned: map[string]bool{}, types: map[string][]typedColumn{}, opDecided: o.NoOp,
+		opt: o, missing: true, tables: map[event.Table]*table{},
+		types: map[string][]wire.TypedColumn{}, opDecided: o.NoOp,
 	}
 	var problems []string
 	for name, value := range o.Settings {
@@ -122,12 +112,9 @@ func New(o Options) (*Decoder, error) {
 	return d, nil
 }
 
-// Pending implements event.Decoder.
-func (d *Decoder) Pending() (int, int64) { return d.rows, d.bytes }
-
 // Flush implements event.Decoder.
 func (d *Decoder) Flush() (*event.Decoded, error) {
-	out := &event.Decoded{Poison: d.poison, Controls: d.controls, Warnings: d.warnings}
+	out := d.Handover()
 	for _, t := range d.order {
 		if err := t.collect(); err != nil {
 			return nil, err
@@ -135,8 +122,6 @@ func (d *Decoder) Flush() (*event.Decoded, error) {
 		out.Batches = append(out.Batches, t.done...)
 		t.done = nil
 	}
-	d.rows, d.bytes, d.poison, d.warnings = 0, 0, nil, nil
-	d.controls = map[event.ControlKind]int64{}
 	return out, nil
 }
 
@@ -160,11 +145,7 @@ func (t *table) collect() error {
 // State implements event.Decoder.
 func (d *Decoder) State() string {
 	for _, t := range d.order {
-		if types := t.InferredTypes(); len(types) > 0 {
-			cols := make([]typedColumn, 0, len(types))
-			for _, f := range types {
-				cols = append(cols, typedColumn{f.Name, f.Type.String()})
-			}
+		if cols := t.Remember(); len(cols) > 0 {
 			d.types[t.ID.Name] = cols
 		}
 	}
@@ -200,14 +181,6 @@ func (d *Decoder) Restore(s string) error {
 	return nil
 }
 
-func (d *Decoder) warn(format string, args ...any) {
-	w := fmt.Sprintf(format, args...)
-	if !d.warned[w] {
-		d.warned[w] = true
-		d.warnings = append(d.warnings, w)
-	}
-}
-
 // Add implements event.Decoder.
 func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 	d.fields = d.fields[:0]
@@ -237,7 +210,7 @@ func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError, isDelete bool
 			isDelete = isDelete || op == event.Delete
 		}
 	}
-	d.poison = append(d.poison, event.Poison{
+	d.Quarantine(event.Poison{
 		Class: p.Class, Code: p.Code, Reason: p.Reason, Record: c, Delete: isDelete, Table: tableID(r.Topic),
 	})
 }
@@ -257,19 +230,10 @@ func (d *Decoder) tableOf(topic string) *table {
 	if t := d.tables[id]; t != nil {
 		return t
 	}
-	t := &table{Table: wire.NewTable(id), keep: len(d.opt.Tables) == 0, ignore: map[string]bool{}, col: &columnar{}}
+	t := &table{Table: wire.NewTable(id), keep: wire.Asked(id, d.opt.Tables), ignore: map[string]bool{}, col: &columnar{}}
 	t.Exact, t.MissingIsNull, t.Strict, t.WholeDeletes = true, d.missing, true, true
 	t.Modes = d.modes
-	for _, want := range d.opt.Tables {
-		t.keep = t.keep || wire.SameTable(id, want)
-	}
-	var preset []schema.Field
-	for _, c := range d.types[id.Name] {
-		if typ, err := schema.ParseType(c.Type); err == nil {
-			preset = append(preset, schema.Field{Name: c.Name, Type: typ})
-		}
-	}
-	t.Preset(preset)
+	t.Recall(d.types[id.Name])
 	d.tables[id] = t
 	d.order = append(d.order, t)
 	return t
@@ -286,7 +250,7 @@ func (d *Decoder) addJSON(r *event.Record) error {
 	}
 	t := d.tableOf(r.Topic)
 	if !t.keep {
-		d.controls[event.ControlFiltered]++
+		d.Control(event.ControlFiltered, 1)
 		return nil
 	}
 	if err := d.readKey(r.Key); err != nil {
@@ -374,7 +338,7 @@ func (d *Decoder) decide(name string, isOp bool) {
 		d.opName = name
 		return
 	}
-	d.warn("column %s holds no operations and is read as data; option op_column=%s makes it the operation", name, name)
+	d.Warn("column %s holds no operations and is read as data; option op_column=%s makes it the operation", name, name)
 }
 
 func (d *Decoder) wordOp(t wire.Token) (event.Op, error) {
@@ -435,14 +399,14 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 		if c < 0 {
 			if string(name) == RescuedName {
 				if fields[i].Val.Kind > wire.Null {
-					d.warn("column %s of an upstream loader holds values; it is left out", RescuedName)
+					d.Warn("column %s of an upstream loader holds values; it is left out", RescuedName)
 				}
 				continue
 			}
 			if d.opt.Schema != nil {
 				if !t.ignore[string(name)] {
 					t.ignore[string(name)] = true
-					d.warn("field %s is not in the given schema and is left out", name)
+					d.Warn("field %s is not in the given schema and is left out", name)
 				}
 				continue
 			}
@@ -482,8 +446,7 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 	if err := t.Add(row); err != nil {
 		return err
 	}
-	d.rows++
-	d.bytes += row.Size
+	d.Count(1, row.Size)
 	return nil
 }
 

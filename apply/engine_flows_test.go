@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,18 +37,10 @@ func flowText(f model.Flow) string {
 func TestRun_ModelOfFlows(t *testing.T) {
 	for _, stored := range []string{model.StoredSCD1, model.StoredSCD2, model.StoredBitemporal} {
 		t.Run("laws "+stored, func(t *testing.T) {
-			b := newBench(t, "stored-as: "+stored)
-			var e *Error
-			if errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause {
-				t.Skipf("the engine refuses storage type %s by name; the model alone is checked", stored)
-			}
 			rapid.Check(t, func(rt *rapid.T) {
 				f, g := model.Generator{Columns: []string{"a", "b", "c"}, Keys: 3, Seqs: 8, Truncates: true}.Flow(rt, stored)
 				config := flowText(f)
 				b := newBench(t, config)
-				if errors.As(b.flow.Validate(), &e) && e.Code == CodeUnsupportedClause {
-					return
-				}
 				script, err := model.NewScript(config)
 				if err != nil {
 					rt.Fatal(err)

@@ -79,6 +79,15 @@ func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Cont
 			}
 			return a.finishApply(f, r, err)
 		}
+		for _, target := range r.Targets {
+			if target.Parked == nil {
+				continue
+			}
+			if w := fmt.Sprintf("%s: stopped: %v", target.Target, target.Parked); !warned[w] {
+				warned[w] = true
+				a.warn("%s", w)
+			}
+		}
 		if err := a.tellRound(f, r); err != nil {
 			return err
 		}

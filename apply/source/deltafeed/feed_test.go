@@ -195,10 +195,18 @@ func TestSource_F15_G_MappingAndAnotherTable(t *testing.T) {
 	if got := r.read(); !slices.Equal(got, []string{"insert 1 map[id:1 v:a]"}) {
 		t.Errorf("%v", got)
 	}
-	other := create(t, nil)
-	r.tb = other
-	snap, err := other.Snapshot(context.Background())
+	// A flow that read files before goes on with a table.
+	snap, err := tb.Snapshot(context.Background())
 	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range deltafeed.New(snap.Log(), snap, deltafeed.Options{}).Records(context.Background(), map[string]event.Position{"file://host/e.jsonl": {Source: "file://host/e.jsonl", Offset: 7}}) {
+		if err != nil {
+			t.Errorf("positions of files: %v", err)
+		}
+	}
+	other := create(t, nil)
+	if snap, err = other.Snapshot(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range deltafeed.New(snap.Log(), snap, deltafeed.Options{}).Records(context.Background(), r.from) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -81,9 +82,13 @@ func (s *Source) Records(ctx context.Context, from map[string]event.Position) it
 	}
 }
 
-// start takes the stored position; one of another table is refused.
+// start takes the stored position; one of another table is refused. Positions of
+// sources of another kind, which the flow had before, say nothing.
 func (s *Source) start(from map[string]event.Position) error {
 	for id, p := range from {
+		if !strings.HasPrefix(id, "delta:") {
+			continue
+		}
 		if id != s.id {
 			return &Error{Code: "SOURCE_CHANGED", Reason: fmt.Sprintf("the flow has read table %s, and this one is %s: the table was made anew; reset the flow to read it from the beginning", id, s.id)}
 		}

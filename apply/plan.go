@@ -220,7 +220,14 @@ func (f *Flow) bindKeys(p *plan, own []string) error {
 }
 
 func (f *Flow) bindSequence(p *plan, b *event.Batch, zone expr.Options) error {
-	if f.SequenceBy == "" {
+	own := f.SequenceBy
+	if b.SeqOnly && own != "" {
+		if !strings.EqualFold(strings.Trim(own, "` "), "_commit_version") {
+			return analysis(CodeCommitVersionSequence, "sequence by %s: changes of a table are ordered by _commit_version alone", own)
+		}
+		own = ""
+	}
+	if own == "" {
 		if b.SeqType == nil {
 			return analysis(CodeMissingSequence, "the format carries no position; say what orders the events (sequence by)")
 		}

@@ -96,6 +96,9 @@ type Batch struct {
 	// row; nil if the format has none (cdc-formats 0.3). SeqType is its type.
 	Seq     arrow.Array
 	SeqType *schema.Struct
+	// SeqOnly: rows may be ordered by Seq alone, as those of a table's change feed by
+	// its _commit_version (auto-cdc 2.11); a flow's other sequence is refused.
+	SeqOnly bool
 	// Offsets[r] is Record.End of the record that row r came from.
 	Offsets []int64
 	// Lines[r] is Record.Line, for messages.

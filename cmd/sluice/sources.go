@@ -47,13 +47,6 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
-	if opened.Format == source.DeltaFeed && f.sequenceBy != "" {
-		if !strings.EqualFold(strings.Trim(f.sequenceBy, "` "), "_commit_version") {
-			return nil, &cliError{code: "AUTOCDC_CHANGELOG_REQUIRES_COMMIT_VERSION_SEQUENCING", exit: exitUsage,
-				message: "--sequence-by " + f.sequenceBy + ": changes of a Delta table are ordered by _commit_version alone; leave the flag out"}
-		}
-		f.sequenceBy = "" // the feed's own position, which is that version
-	}
 	f.withoutOperation(opened)
 	if opened.Explain != "" {
 		a.logger().Info("format detected", "format", string(opened.Format), "why", opened.Explain)

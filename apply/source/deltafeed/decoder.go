@@ -177,7 +177,7 @@ func (d *Decoder) batch(p part) (*event.Batch, error) {
 		}
 	}
 	b := &event.Batch{Table: d.opt.Table, Source: p.rec.Source, Columns: &schema.Struct{}, Keys: d.opt.Keys, Ops: ops,
-		Offsets: make([]int64, len(ops)), Lines: make([]int64, len(ops)), RawSize: p.rec.Size, SeqType: SeqType()}
+		Offsets: make([]int64, len(ops)), Lines: make([]int64, len(ops)), RawSize: p.rec.Size, SeqType: SeqType(), SeqOnly: true}
 	all, err := schema.FromArrow(taken.Schema())
 	if err != nil {
 		return nil, fmt.Errorf("read change feed: %w", err)

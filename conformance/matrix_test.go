@@ -306,6 +306,7 @@ func reason(who string, err error) string {
 		if text == "" {
 			text, _, _ = strings.Cut(e.Message, "\n")
 			text = pathInReason.ReplaceAllString(text, "PATH")
+			text, _, _ = strings.Cut(text, ": Error parsing property") // of several it names any
 			if len(text) > 90 {
 				text = text[:90]
 			}

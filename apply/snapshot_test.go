@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -94,7 +95,7 @@ func (b *bench) snapshot(version string, rows []string) (Result, error) {
 // Snapshots by difference are the event sets that they are defined as (law 7 of
 // auto-cdc 2.12), beside a change flow on SCD type 1.
 func TestRun_SnapshotsModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		config := "data: a STRING, b STRING\nstored-as: " + rapid.SampledFrom([]string{"1", "1", "2"}).Draw(rt, "stored")
 		b := newBench(t, config)
 		script, err := model.NewScript(config)

@@ -94,9 +94,16 @@ func newMany(t testing.TB) *manyBench {
 func (m *manyBench) apply(lines ...string) (Result, error) {
 	m.src.lines = append(m.src.lines, lines...)
 	m.src.yielded = 0
-	return Run(context.Background(), Spec{Source: &m.src, NewDecoder: func() event.Decoder { return &manyDecoder{n: m.n, tables: map[string]*textDecoder{}} }, Flow: m.flow,
-		Target: Targets{Name: "dir", Root: m.store, Route: func(t event.Table) (string, error) { return strings.ToLower(t.Name), nil },
-			Open: func(dir string) (storage.Store, error) { return storage.Sub(m.store, dir), nil }}}, m.opts)
+	s := m.spec()
+	s.Source = &m.src
+	s.NewDecoder = func() event.Decoder { return &manyDecoder{n: m.n, tables: map[string]*textDecoder{}} }
+	return Run(context.Background(), s, m.opts)
+}
+
+// spec is the flow without its source and decoder.
+func (m *manyBench) spec() Spec {
+	return Spec{Flow: m.flow, Target: Targets{Name: "dir", Root: m.store, Route: func(t event.Table) (string, error) { return strings.ToLower(t.Name), nil },
+		Open: func(dir string) (storage.Store, error) { return storage.Sub(m.store, dir), nil }}}
 }
 
 func (m *manyBench) rows(t testing.TB, dir string) []string {

@@ -45,7 +45,7 @@ func (a *attempt) judgePoison(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := quarantine(ctx, store, a.t.run, a.t.flow, a.poison); err != nil {
+	if _, err := quarantine(ctx, store, a.t.run, a.t.flow, a.t.state.target.Generation, a.poison); err != nil {
 		return err
 	}
 	a.in.quarantined = true
@@ -62,13 +62,35 @@ func poisonError(p event.Poison) *Error {
 	return e
 }
 
-// rootPoison handles poison of a stream of several tables that no target has yet.
+// rootQuarantine is the directory below the root of several targets for records
+// whose table is not known (cdc-formats 25).
+const rootQuarantine = "_quarantine"
+
+// rootPoison handles poison of a stream of several tables of which the table is not
+// known; it counts once, however often the stream is read.
 func (r *run) rootPoison(ctx context.Context, p event.Poison) error {
 	if r.flow.OnPoison != PoisonQuarantine {
 		return poisonError(p)
 	}
-	r.result.Events.Poison++
-	return quarantine(ctx, storage.Sub(r.spec.Target.Root, "_apply/quarantine"), r, r.name, []event.Poison{p})
+	if r.flow.DryRun {
+		return nil
+	}
+	store := storage.Sub(r.spec.Target.Root, rootQuarantine)
+	if q := r.flow.Quarantine; q != nil {
+		var err error
+		if store, err = q(rootQuarantine); err != nil {
+			return err
+		}
+	}
+	n, err := quarantine(ctx, store, r, r.name, 0, []event.Poison{p})
+	if n > 0 {
+		x := Events{Read: 1, Poison: 1}
+		if p.Delete {
+			x.PoisonDeletes = 1
+		}
+		r.unplaced.add(x)
+	}
+	return err
 }
 
 func quarantineSchema() *schema.Struct {
@@ -76,7 +98,7 @@ func quarantineSchema() *schema.Struct {
 		return schema.Field{Name: name, Type: t, Nullable: true}
 	}
 	return &schema.Struct{Fields: []schema.Field{
-		f("flow", schema.String), f("source", schema.String), f("topic", schema.String), f("kafka_partition", schema.Integer),
+		f("id", schema.String), f("flow", schema.String), f("source", schema.String), f("topic", schema.String), f("kafka_partition", schema.Integer),
 		f("transport", schema.Long), f("position", schema.Long), f("line", schema.Long), f("source_table", schema.String),
 		f("class", schema.String), f("code", schema.String), f("reason", schema.String), f("is_delete", schema.Boolean),
 		f("key", schema.Binary), f("value", schema.Binary), f("headers", schema.String), f("raw", schema.Binary),
@@ -84,23 +106,27 @@ func quarantineSchema() *schema.Struct {
 	}}
 }
 
-// quarantine appends records to the quarantine table. Each source's progress is
-// noted by a txn in the same commit, so a batch that is read again adds nothing.
-func quarantine(ctx context.Context, store storage.Store, r *run, flow string, list []event.Poison) error {
+// quarantine appends records to the quarantine table and answers how many it did
+// not have. Each source's progress is noted by a txn in the same commit, so a batch
+// that is read again adds nothing; after a full refresh (generation) it does.
+func quarantine(ctx context.Context, store storage.Store, r *run, flow string, generation int, list []event.Poison) (int, error) {
 	t, err := delta.Create(ctx, store, delta.CreateOptions{Schema: quarantineSchema(), IfNotExists: true,
 		Description: "records that could not be applied"}, delta.Options{Clock: r.o.Clock, NewID: r.o.NewID, Logger: r.o.Logger, EngineInfo: r.o.EngineInfo})
 	if err != nil {
-		return fmt.Errorf("open quarantine: %w", err)
+		return 0, fmt.Errorf("open quarantine: %w", err)
 	}
 	for range maxTries {
 		snap, err := t.Snapshot(ctx)
 		if err != nil {
-			return fmt.Errorf("read quarantine: %w", err)
+			return 0, fmt.Errorf("read quarantine: %w", err)
 		}
 		var fresh []event.Poison
 		marks := map[string]int64{}
 		for _, p := range list {
 			app := "sluice-quarantine/" + flow + "/" + p.Record.Source
+			if generation > 0 {
+				app += fmt.Sprintf("#%d", generation)
+			}
 			if p.Record.Source != "" {
 				if done, ok := snap.TxnVersion(app); ok && p.Record.End <= done {
 					continue
@@ -110,26 +136,26 @@ func quarantine(ctx context.Context, store storage.Store, r *run, flow string, l
 			fresh = append(fresh, p)
 		}
 		if len(fresh) == 0 {
-			return nil
+			return 0, nil
 		}
 		layout, err := t.Layout(snap)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		batch, err := quarantineBatch(fresh, flow, r.o.Clock().UnixMicro())
 		if err != nil {
-			return err
+			return 0, err
 		}
 		w, err := datafile.NewWriter(store, layout, datafile.WriterOptions{NewID: r.o.NewID, Clock: r.o.Clock})
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if err := w.Write(ctx, batch); err != nil {
-			return errors.Join(fmt.Errorf("write quarantine: %w", err), w.Abort(ctx))
+			return 0, errors.Join(fmt.Errorf("write quarantine: %w", err), w.Abort(ctx))
 		}
 		written, err := w.Close(ctx)
 		if err != nil {
-			return fmt.Errorf("write quarantine: %w", err)
+			return 0, fmt.Errorf("write quarantine: %w", err)
 		}
 		tx := t.Log().Begin(snap)
 		for _, f := range written {
@@ -143,11 +169,11 @@ func quarantine(ctx context.Context, store storage.Store, r *run, flow string, l
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("commit quarantine: %w", err)
+			return 0, fmt.Errorf("commit quarantine: %w", err)
 		}
-		return nil
+		return len(fresh), nil
 	}
-	return running(CodeConflict, "the quarantine could not be committed")
+	return 0, running(CodeConflict, "the quarantine could not be committed")
 }
 
 func quarantineBatch(list []event.Poison, flow string, now int64) (arrow.RecordBatch, error) {
@@ -167,31 +193,32 @@ func quarantineBatch(list []event.Poison, flow string, now int64) (arrow.RecordB
 		}
 	}
 	for _, p := range list {
-		text(0, flow)
-		text(1, p.Record.Source)
-		text(2, p.Record.Topic)
-		rb.Field(3).(*array.Int32Builder).Append(p.Record.Partition)
-		long(4, p.Record.Transport)
-		long(5, p.Record.End)
-		long(6, p.Record.Line)
-		text(7, tableText(p.Table))
-		text(8, string(p.Class))
-		text(9, p.Code)
-		text(10, p.Reason)
-		rb.Field(11).(*array.BooleanBuilder).Append(p.Delete)
-		raw(12, p.Record.Key)
-		raw(13, p.Record.Value)
+		text(0, recordID(&p.Record))
+		text(1, flow)
+		text(2, p.Record.Source)
+		text(3, p.Record.Topic)
+		rb.Field(4).(*array.Int32Builder).Append(p.Record.Partition)
+		long(5, p.Record.Transport)
+		long(6, p.Record.End)
+		long(7, p.Record.Line)
+		text(8, tableText(p.Table))
+		text(9, string(p.Class))
+		text(10, p.Code)
+		text(11, p.Reason)
+		rb.Field(12).(*array.BooleanBuilder).Append(p.Delete)
+		raw(13, p.Record.Key)
+		raw(14, p.Record.Value)
 		if len(p.Record.Headers) == 0 {
-			rb.Field(14).AppendNull()
+			rb.Field(15).AppendNull()
 		} else {
 			h, err := json.Marshal(p.Record.Headers)
 			if err != nil {
 				return nil, fmt.Errorf("write quarantine: %w", err)
 			}
-			text(14, string(h))
+			text(15, string(h))
 		}
-		raw(15, p.Record.Raw)
-		rb.Field(16).(*array.TimestampBuilder).Append(arrow.Timestamp(now))
+		raw(16, p.Record.Raw)
+		rb.Field(17).(*array.TimestampBuilder).Append(arrow.Timestamp(now))
 	}
 	return rb.NewRecordBatch(), nil
 }

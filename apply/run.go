@@ -72,11 +72,13 @@ type run struct {
 	tables  map[event.Table]string // directory of each source table, "-" for deselected ones
 	low     *lowWater              // nil with one target
 	dec     event.Decoder
-	result  Result
-	commit  time.Time // of the last commit or of the start
-	told    time.Time
-	started time.Time
-	warned  map[string]bool
+	// unplaced counts poison whose table is not known.
+	unplaced Events
+	result   Result
+	commit   time.Time // of the last commit or of the start
+	told     time.Time
+	started  time.Time
+	warned   map[string]bool
 }
 
 // positionEvery bounds how long a position waits for a commit (apply-state 2.5).
@@ -334,8 +336,8 @@ func (r *run) addTarget(dir string) error {
 	return nil
 }
 
-// targetOfPoison: poison of an unknown table goes to the only target, or to the
-// first one of several.
+// targetOfPoison: poison of an unknown table goes to the only target, or with
+// several to none.
 func (r *run) targetOfPoison(ctx context.Context, p event.Poison) (*target, error) {
 	if r.spec.Target.Route == nil {
 		if p.Table != (event.Table{}) && r.spec.Target.Select != nil && !r.spec.Target.Select(p.Table) {
@@ -346,10 +348,7 @@ func (r *run) targetOfPoison(ctx context.Context, p event.Poison) (*target, erro
 	if p.Table != (event.Table{}) {
 		return r.targetOf(p.Table)
 	}
-	if len(r.order) == 0 {
-		return nil, r.rootPoison(ctx, p)
-	}
-	return r.order[0], nil
+	return nil, r.rootPoison(ctx, p)
 }
 
 // park keeps a refused target aside when there are others; every other error ends
@@ -401,6 +400,7 @@ func (r *run) sum() {
 	all := TargetResult{}
 	r.result.Batches, r.result.Events, r.result.Rows, r.result.Files, r.result.Bytes = 0, Events{}, Rows{}, Files{}, Bytes{}
 	r.result.Snapshots = 0
+	r.result.Events.add(r.unplaced)
 	for _, t := range r.order {
 		x := t.result
 		r.result.Batches += x.Batches

@@ -132,6 +132,59 @@ func Open(ctx context.Context, s Spec) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.opened(ctx, src, sampler, rest)
+}
+
+// OpenRecords is [Open] for records that are at hand instead of in a source, as those
+// of a quarantine are: it gives their decoders, and no Source. Where the format is not
+// named the records decide. A record without topic whose value is the line of a topic's
+// record (a repaired line of a file) is taken for that.
+func OpenRecords(ctx context.Context, s Spec, records []*event.Record) (*Opened, error) {
+	s.From = []string{"-"}
+	s.Stdin = strings.NewReader("")
+	fo, rest, err := s.fileOptions()
+	if err != nil {
+		return nil, err
+	}
+	sampler := func(context.Context, int) ([]*event.Record, error) {
+		var out []*event.Record
+		for _, r := range records {
+			c := *r
+			asTopicRecord(&c, fo.Lines)
+			out = append(out, &c)
+		}
+		return out, nil
+	}
+	out, err := s.opened(ctx, nil, sampler, rest)
+	if err != nil {
+		return nil, err
+	}
+	open := out.NewDecoder
+	out.NewDecoder = func() event.Decoder { return &lineDecoder{Decoder: open(), lines: fo.Lines} }
+	return out, nil
+}
+
+// lineDecoder splits lines that the source would have split.
+type lineDecoder struct {
+	event.Decoder
+	lines string
+}
+
+// Add implements event.Decoder.
+func (d *lineDecoder) Add(ctx context.Context, r *event.Record) error {
+	c := *r
+	asTopicRecord(&c, d.lines)
+	return d.Decoder.Add(ctx, &c)
+}
+
+func asTopicRecord(r *event.Record, lines string) {
+	if r.Topic == "" && r.Value != nil && lines != "event" {
+		files.ParseLine(r.Value, r)
+	}
+}
+
+// opened finds the format and makes the decoders of a source.
+func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(context.Context, int) ([]*event.Record, error), rest map[string]string) (*Opened, error) {
 	out := &Opened{Source: src, Format: s.Format}
 	translator, err := s.translator(rest)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/log/schema"
@@ -85,10 +86,16 @@ func newApplyCommand(a *app) *cobra.Command {
 			return a.apply(cmd.Context(), &f)
 		},
 	}
+	f.register(c.Flags())
+	st.register(c.Flags())
+	return c
+}
+
+// register adds the flags that say what a flow is.
+func (f *applyFlags) register(p *pflag.FlagSet) {
 	f.storedAs = oneOf{"1", []string{"1", "2", "bitemporal"}}
 	f.onPoison.values = []string{"quarantine", "fail"}
 	f.batchRows, f.batchBytes = 100000, 256e6
-	p := c.Flags()
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
 	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input (.gz .zst .bz2 .snappy are read as they are; may be\nrepeated), kafka://host:port/topic, or a Delta table, whose change feed is followed (required)")
 	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
@@ -122,8 +129,6 @@ func newApplyCommand(a *app) *cobra.Command {
 	p.BoolVar(&f.dryRun, "dry-run", false, "read and decide everything, write nothing")
 	f.followFlags.register(p)
 	f.snapshotFlags.register(p)
-	st.register(p)
-	return c
 }
 
 // check reports every problem of the flags at once.
@@ -158,6 +163,18 @@ func (f *applyFlags) check() error {
 		return usage("INVALID_FLAG", "apply: %s", strings.Join(problems, "; "))
 	}
 	return nil
+}
+
+// declared are the columns of --schema; nil without it.
+func (f *applyFlags) declared() (*schema.Struct, error) {
+	if f.ddl == "" {
+		return nil, nil
+	}
+	columns, err := schema.ParseDDL(f.ddl)
+	if err != nil {
+		return nil, fmt.Errorf("read --schema: %w", err)
+	}
+	return columns, nil
 }
 
 // isTable tells whether a source is the folder of a Delta table, whose files must
@@ -200,11 +217,9 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
-	var columns *schema.Struct
-	if f.ddl != "" {
-		if columns, err = schema.ParseDDL(f.ddl); err != nil {
-			return fmt.Errorf("read --schema: %w", err)
-		}
+	columns, err := f.declared()
+	if err != nil {
+		return err
 	}
 	targets, err := a.targets(f.into, f.table)
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 // laterCommands are the commands that the contract of the command line names
 // and this version lacks; they are refused by name instead of as typing errors.
 var laterCommands = map[string]string{
-	"run":        "a pipeline",
-	"fsck":       "check log and files",
-	"quarantine": "list, show and replay poison",
+	"run":  "a pipeline",
+	"fsck": "check log and files",
 }
 
 // laterFlags are flags of the contract that this version lacks, by command.

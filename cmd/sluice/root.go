@@ -85,7 +85,7 @@ func newRoot(a *app) *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"streams", "Changing data from change streams:", []*cobra.Command{newApplyCommand(a), newRewindCommand(a), newRefreshCommand(a), newResetCommand(a),
+		{"streams", "Changing data from change streams:", []*cobra.Command{newApplyCommand(a), newRewindCommand(a), newRefreshCommand(a), newResetCommand(a), newQuarantineCommand(a),
 			newDetectCommand(a), newFmtCommand(a), newDemoCommand(a)}},
 		{"reading", "Reading:", []*cobra.Command{newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a), newExplainCommand(a), newVerifyCommand(a), newCheckCommand(a), newDiffCommand(a)}},
 		{"tables", "Table operations:", []*cobra.Command{newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a),

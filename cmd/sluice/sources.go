@@ -29,20 +29,10 @@ type input struct {
 
 // openInput opens --from.
 func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Struct) (*input, error) {
-	format, err := source.ParseFormat(f.format)
+	spec, err := a.sourceSpec(f, columns)
 	if err != nil {
 		return nil, err
 	}
-	zone, err := a.flags.zone()
-	if err != nil {
-		return nil, err
-	}
-	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv}
-	if f.table != "" {
-		spec.Tables = []string{f.table}
-	}
-	f.nameOperation(&spec)
 	opened, err := source.Open(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
@@ -56,6 +46,25 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 		in.onPoison = apply.PoisonFail
 	}
 	return in, nil
+}
+
+// sourceSpec is what the flags say of the input.
+func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, error) {
+	format, err := source.ParseFormat(f.format)
+	if err != nil {
+		return source.Spec{}, err
+	}
+	zone, err := a.flags.zone()
+	if err != nil {
+		return source.Spec{}, err
+	}
+	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
+		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv}
+	if f.table != "" {
+		spec.Tables = []string{f.table}
+	}
+	f.nameOperation(&spec)
+	return spec, nil
 }
 
 // sourceTable opens a table as a source; nil if there is none at the path. Globs

@@ -122,6 +122,17 @@ func (r *reader) line(line []byte, yield func(*event.Record) bool) bool {
 	return yield(&r.rec)
 }
 
+// ParseLine fills rec from a line that is a record of a topic and tells whether it
+// was one. Bytes of rec may be those of line.
+func ParseLine(line []byte, rec *event.Record) bool {
+	r := &reader{rec: *rec}
+	if !r.topicRecord(line) {
+		return false
+	}
+	*rec = r.rec
+	return true
+}
+
 // topicRecord fills the record from a line that is a record of a topic, and
 // tells whether it was one.
 func (r *reader) topicRecord(line []byte) bool {

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -127,7 +128,7 @@ func (d *Decoder) poisonRow(r *event.Record, i int, p *wire.PoisonError, isDelet
 	c.Columns, c.Line, c.Transport = nil, r.Line+int64(i), r.Transport+int64(i)
 	c.Raw = nil
 	if js, err := one.MarshalJSON(); err == nil && len(js) > 2 {
-		c.Raw = js[1 : len(js)-1]
+		c.Raw = bytes.TrimSpace(js[1 : len(js)-1])
 	}
 	c.Value = c.Raw
 	d.fields = d.fields[:0]

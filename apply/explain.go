@@ -119,7 +119,10 @@ func (s *shape) keyOfText(key map[string]string, zone expr.Options) (string, err
 		if err != nil || a.IsNull(0) {
 			return "", analysis("INVALID_OPTION", "key %s=%s is no %s", f.Name, text, f.Type)
 		}
-		cols = append(cols, normalised(a))
+		if a, err = canonical(a, true); err != nil {
+			return "", err
+		}
+		cols = append(cols, a)
 	}
 	return string(merge.KeyOf(nil, cols, 0)), nil
 }

@@ -148,7 +148,17 @@ func (h *historian) sameTracked(a, b *register) bool {
 		if !h.tracked[f] {
 			continue
 		}
-		if x, y := a.fieldAt(f), b.fieldAt(f); x != y && h.compare(x, y, f) != 0 {
+		if x, y := a.fieldAt(f), b.fieldAt(f); x != y && h.order(x, y, f) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// equalValues tells whether two rows are equal, their periods aside.
+func (h *historian) equalValues(a, b *register) bool {
+	for f := range h.fields {
+		if x, y := a.fieldAt(f), b.fieldAt(f); x != y && h.order(x, y, f) != 0 {
 			return false
 		}
 	}
@@ -213,7 +223,7 @@ func (h *historian) beliefs(list []happening) []*register {
 		next := map[string]*register{}
 		for _, r := range quiet.run(latest(list[:i]), nil).rows {
 			start := string(r.span.start)
-			if o := open[start]; o != nil && bytes.Equal(o.span.end, r.span.end) && h.sameValues(o, r) {
+			if o := open[start]; o != nil && bytes.Equal(o.span.end, r.span.end) && h.equalValues(o, r) {
 				sp := o.span
 				*o = *r
 				o.span = sp

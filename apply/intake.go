@@ -2,7 +2,6 @@ package apply
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -54,7 +53,9 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 		if err != nil {
 			return nil, nil, err
 		}
-		keys[i] = normalised(s.stored(p.source.Fields[k].Name, a))
+		if keys[i], err = canonical(s.stored(p.source.Fields[k].Name, a), true); err != nil {
+			return nil, nil, err
+		}
 	}
 	other, err := p.otherKeys(s, b)
 	if err != nil {
@@ -154,7 +155,9 @@ func (p *plan) otherKeys(s *shape, b *event.Batch) ([]arrow.Array, error) {
 		if a, err = s.convert[p][k].apply(p.source.Fields[k], a); err != nil {
 			return nil, err
 		}
-		out[i] = normalised(s.stored(p.source.Fields[k].Name, a))
+		if out[i], err = canonical(s.stored(p.source.Fields[k].Name, a), true); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -197,43 +200,6 @@ func badSequence(a arrow.Array, r int) string {
 		return CodeNaNSequence
 	}
 	return ""
-}
-
-// normalised is a key column with 0.0 for -0.0 (auto-cdc 2.1).
-func normalised(a arrow.Array) arrow.Array {
-	switch a := a.(type) {
-	case *array.Float64:
-		for i := range a.Len() {
-			if v := a.Value(i); v == 0 && math.Signbit(v) {
-				b := array.NewFloat64Builder(memory.DefaultAllocator)
-				defer b.Release()
-				for i := range a.Len() {
-					if a.IsNull(i) {
-						b.AppendNull()
-					} else {
-						b.Append(a.Value(i) + 0)
-					}
-				}
-				return b.NewArray()
-			}
-		}
-	case *array.Float32:
-		for i := range a.Len() {
-			if v := a.Value(i); v == 0 && math.Signbit(float64(v)) {
-				b := array.NewFloat32Builder(memory.DefaultAllocator)
-				defer b.Release()
-				for i := range a.Len() {
-					if a.IsNull(i) {
-						b.AppendNull()
-					} else {
-						b.Append(a.Value(i) + 0)
-					}
-				}
-				return b.NewArray()
-			}
-		}
-	}
-	return a
 }
 
 func sequenceText(code string) string {

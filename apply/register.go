@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -178,7 +179,7 @@ func (j *joiner) tie(k *register, s []byte, r ref) outcome {
 
 // tieTuples: the largest tuple of fields wins whole, unauthored below NULL.
 func (j *joiner) tieTuples(k *register, s []byte, r ref) outcome {
-	order, subset := 0, true
+	order, looks, subset := 0, 0, true
 	for f := range j.fields {
 		has := k.parts == nil || bytes.Equal(k.parts[f].ver, s)
 		authors := r.o.authors(f, r.row)
@@ -193,8 +194,10 @@ func (j *joiner) tieTuples(k *register, s []byte, r ref) outcome {
 			if k.parts != nil {
 				at = k.parts[f].at
 			}
-			if c = j.compare(r, at, f); c != 0 {
+			if c = j.order(r, at, f); c != 0 {
 				subset = false
+			} else if look := j.compare(r, at, f); look != 0 {
+				looks, subset = cmp.Or(looks, look), false
 			}
 		}
 		if order == 0 {
@@ -205,7 +208,7 @@ func (j *joiner) tieTuples(k *register, s []byte, r ref) outcome {
 		return duplicate
 	}
 	j.conflicts++
-	if order < 0 {
+	if order = cmp.Or(order, looks); order < 0 {
 		return stale
 	}
 	var parts []part
@@ -288,8 +291,18 @@ func (j *joiner) dense(k *register) []part {
 	return parts
 }
 
-// compare orders two values of field f, NULL lowest.
+// compare orders two values of field f, NULL lowest; equal ones by their looks, so
+// that which of them shows does not hang on the order of arrival.
 func (j *joiner) compare(x, y ref, f int) int {
+	c := j.order(x, y, f)
+	if c == 0 && x.o != nil && y.o != nil && x.o.fields[f] != nil && y.o.fields[f] != nil {
+		return compareForms(x.o.fields[f], x.row, y.o.fields[f], y.row)
+	}
+	return c
+}
+
+// order is the order of auto-cdc 2.1, in which equal values may look different.
+func (j *joiner) order(x, y ref, f int) int {
 	xn := x.o == nil || x.o.fields[f] == nil || x.o.fields[f].IsNull(x.row)
 	yn := y.o == nil || y.o.fields[f] == nil || y.o.fields[f].IsNull(y.row)
 	switch {

@@ -274,7 +274,9 @@ func (s *shape) origin(p *plan, b *event.Batch, keys []arrow.Array, rescued arro
 			if err != nil {
 				return nil, err
 			}
-			a = s.stored(p.source.Fields[i].Name, a)
+			if a, err = canonical(s.stored(p.source.Fields[i].Name, a), false); err != nil {
+				return nil, err
+			}
 			for _, f := range own {
 				if o.fields[f], err = s.fields[f].leaf(a); err != nil {
 					return nil, err

@@ -17,7 +17,7 @@ install_line() {
     */python3) echo "apt-get install -y python3 python3-venv" ;;
     */java) echo "apt-get install -y openjdk-17-jdk-headless" ;;
     */mvn) echo "apt-get install -y maven" ;;
-    */node) echo "apt-get install -y nodejs npm" ;;
+    */node | */npm) echo "apt-get install -y nodejs npm" ;;
     *) echo "apt-get install -y $1" ;;
   esac
 }

@@ -79,36 +79,42 @@ func retriable(err error) bool {
 	return errors.Is(err, ErrTransient) && !errors.Is(err, ErrAmbiguous)
 }
 
+// Do calls f until it succeeds, fails with an error that is not ErrTransient, or
+// was called as often as the options allow. The zero value of o is the default.
+func (o RetryOptions) Do(ctx context.Context, f func() error) error {
+	return o.withDefaults().do(ctx, f)
+}
+
 // pause waits after the attempt with the given number, counted from 1. It
 // returns the error to give up with, or nil to go on.
-func (s *retryStore) pause(ctx context.Context, attempt int, err error) error {
+func (o RetryOptions) pause(ctx context.Context, attempt int, err error) error {
 	if !retriable(err) {
 		if attempt > 1 {
 			return fmt.Errorf("attempt %d: %w", attempt, err)
 		}
 		return err
 	}
-	if attempt >= s.opts.Attempts {
+	if attempt >= o.Attempts {
 		return fmt.Errorf("gave up after %d attempts: %w", attempt, err)
 	}
-	d := s.opts.Max
-	if n := attempt - 1; n < 30 && s.opts.Base<<n < s.opts.Max && s.opts.Base<<n > 0 {
-		d = s.opts.Base << n
+	d := o.Max
+	if n := attempt - 1; n < 30 && o.Base<<n < o.Max && o.Base<<n > 0 {
+		d = o.Base << n
 	}
-	d = d/2 + time.Duration(s.opts.Rand()*float64(d/2))
-	if serr := s.opts.Sleep(ctx, d); serr != nil {
+	d = d/2 + time.Duration(o.Rand()*float64(d/2))
+	if serr := o.Sleep(ctx, d); serr != nil {
 		return errors.Join(serr, err)
 	}
 	return nil
 }
 
-func (s *retryStore) do(ctx context.Context, f func() error) error {
+func (o RetryOptions) do(ctx context.Context, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		if err == nil {
 			return nil
 		}
-		if err := s.pause(ctx, attempt, err); err != nil {
+		if err := o.pause(ctx, attempt, err); err != nil {
 			return err
 		}
 	}
@@ -117,12 +123,12 @@ func (s *retryStore) do(ctx context.Context, f func() error) error {
 func (s *retryStore) URL() string { return s.inner.URL() }
 
 func (s *retryStore) Head(ctx context.Context, key string) (o Object, err error) {
-	err = s.do(ctx, func() error { o, err = s.inner.Head(ctx, key); return err })
+	err = s.opts.do(ctx, func() error { o, err = s.inner.Head(ctx, key); return err })
 	return o, err
 }
 
 func (s *retryStore) Open(ctx context.Context, key string) (r Reader, err error) {
-	err = s.do(ctx, func() error { r, err = s.inner.Open(ctx, key); return err })
+	err = s.opts.do(ctx, func() error { r, err = s.inner.Open(ctx, key); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +142,7 @@ type retryReader struct {
 }
 
 func (r *retryReader) ReadAt(p []byte, off int64) (n int, err error) {
-	err = r.s.do(r.ctx, func() error {
+	err = r.s.opts.do(r.ctx, func() error {
 		m, err := r.Reader.ReadAt(p[n:], off+int64(n))
 		n += m
 		if err == io.EOF {
@@ -151,15 +157,15 @@ func (r *retryReader) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 func (s *retryStore) Create(ctx context.Context, key string, data []byte) error {
-	return s.do(ctx, func() error { return s.inner.Create(ctx, key, data) })
+	return s.opts.do(ctx, func() error { return s.inner.Create(ctx, key, data) })
 }
 
 func (s *retryStore) Put(ctx context.Context, key string, data []byte) error {
-	return s.do(ctx, func() error { return s.inner.Put(ctx, key, data) })
+	return s.opts.do(ctx, func() error { return s.inner.Put(ctx, key, data) })
 }
 
 func (s *retryStore) NewWriter(ctx context.Context, key string) (w Writer, err error) {
-	err = s.do(ctx, func() error { w, err = s.inner.NewWriter(ctx, key); return err })
+	err = s.opts.do(ctx, func() error { w, err = s.inner.NewWriter(ctx, key); return err })
 	return w, err
 }
 
@@ -181,7 +187,7 @@ func (s *retryStore) List(ctx context.Context, prefix, startAfter string) iter.S
 			if failed == nil {
 				return
 			}
-			if err := s.pause(ctx, attempt, failed); err != nil {
+			if err := s.opts.pause(ctx, attempt, failed); err != nil {
 				yield(Object{}, err)
 				return
 			}
@@ -190,5 +196,5 @@ func (s *retryStore) List(ctx context.Context, prefix, startAfter string) iter.S
 }
 
 func (s *retryStore) Delete(ctx context.Context, key string) error {
-	return s.do(ctx, func() error { return s.inner.Delete(ctx, key) })
+	return s.opts.do(ctx, func() error { return s.inner.Delete(ctx, key) })
 }

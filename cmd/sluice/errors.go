@@ -90,6 +90,7 @@ func errText(err error) string {
 func classes() []class {
 	return []class{
 		{open.ErrLocation, exitUsage, "INVALID_LOCATION", ""},
+		{open.ErrUnconditional, exitRefused, "UNSAFE_STORE", ""},
 		{rowio.ErrInvalid, exitRefused, "INVALID_DATA", "correct the input; nothing of it was written"},
 		{deltalog.ErrConflict, exitConflict, "CONFLICT", "run the command again"},
 		{deltalog.ErrUnsupported, exitRefused, "UNSUPPORTED", ""},

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/sluice-data/sluice/storage/open"
 )
 
 // app is what a run of the command has from its surroundings.
@@ -21,6 +23,7 @@ type app struct {
 	outTerminal, errTerminal bool
 	clock                    func() time.Time
 	flags                    globalFlags
+	clouds                   open.Clouds // connections to object stores
 }
 
 func main() {

@@ -136,7 +136,7 @@ func TestRun_Usage(t *testing.T) {
 		{[]string{"cat", "t", "-o", "xml"}, "INVALID_FLAG"},
 		{[]string{"cat", "t", "--time-zone", "Mars/Base"}, "INVALID_FLAG"},
 		{[]string{"cat", "t", "--progress", "loud"}, "INVALID_FLAG"},
-		{[]string{"cat", "s3://bucket/t"}, "UNSUPPORTED_STORE"},
+		{[]string{"cat", "hdfs://host/t"}, "UNSUPPORTED_STORE"},
 		{[]string{"cat", "hdfs://n/t"}, "UNSUPPORTED_STORE"},
 		{[]string{"log", "t", "--actions"}, "MISSING_FLAG"},
 		{[]string{"changes", "t", "--from-version", "latest"}, "INVALID_FLAG"},

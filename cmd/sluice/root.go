@@ -22,6 +22,9 @@ type globalFlags struct {
 	logLevel  string
 	logFormat string
 	timeZone  string
+
+	storeOptions map[string]string
+	singleWriter bool
 }
 
 // newRoot builds the command tree over a.
@@ -80,6 +83,9 @@ func newRoot(a *app) *cobra.Command {
 	p.StringVar(&a.flags.logLevel, "log-level", "warn", "least level of log lines on standard error: debug, info, warn or error")
 	p.StringVar(&a.flags.logFormat, "log-format", "text", "form of log lines: text or json")
 	p.StringVar(&a.flags.timeZone, "time-zone", "UTC", "zone of timestamp partition values and text timestamps that carry none")
+
+	p.StringToStringVar(&a.flags.storeOptions, "store-option", nil, "option of an object store, NAME=VALUE, repeatable: endpoint, region, profile, path_style ...\n(docs/stores.md; credentials come from the environment)")
+	p.BoolVar(&a.flags.singleWriter, "single-writer", false, "nobody else writes: allow an object store that ignores conditional writes")
 
 	for _, g := range []struct {
 		id, title string
@@ -189,9 +195,9 @@ func newLogger(w io.Writer, f globalFlags) *slog.Logger {
 
 // open gives the store of a location that the user named.
 func (a *app) open(location string) (storage.Store, error) {
-	s, err := open.Store(location, open.Options{})
+	s, err := open.Store(location, open.Options{Clouds: &a.clouds, Settings: a.flags.storeOptions, SingleWriter: a.flags.singleWriter})
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", location, err)
+		return nil, fmt.Errorf("open: %w", err) // it names the location, less what may be secret in it
 	}
 	return storage.WithRetry(s, storage.RetryOptions{}), nil
 }

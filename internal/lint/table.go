@@ -23,6 +23,7 @@ var layers = []layer{
 	{pkg: "internal/curve", tier: 0},
 	{pkg: "internal/variant", tier: 0},
 
+	{pkg: "storage/blobstore", tier: 10},
 	{pkg: "internal/dv", tier: 10},
 	{pkg: "internal/expr", tier: 10},
 	{pkg: "internal/keycode", tier: 10},
@@ -44,6 +45,9 @@ var layers = []layer{
 	{pkg: "apply", tier: 84},
 	{pkg: "apply/sql", tier: 85},
 
+	{pkg: "storage/s3store", tier: 88},
+	{pkg: "storage/gcsstore", tier: 88},
+	{pkg: "storage/azurestore", tier: 88},
 	{pkg: "storage/open", tier: 90},
 	{pkg: "cmd/*", tier: 91},
 	{pkg: "examples/*", tier: 92},
@@ -56,6 +60,7 @@ var layers = []layer{
 	{pkg: "internal/lint", tier: 100, test: true},
 	{pkg: "internal/coverage", tier: 100, test: true},
 	{pkg: "conformance/engines", tier: 102, test: true},
+	{pkg: "conformance/stores", tier: 102, test: true},
 	{pkg: "internal/model", tier: 100, test: true},
 	{pkg: "internal/testenv", tier: 100, test: true},
 	{pkg: "internal/corpora", tier: 103, test: true},
@@ -87,7 +92,9 @@ var outside = []struct {
 	{"github.com/parquet-go/", []string{"internal/parquetio"}},
 	{"github.com/spf13/cobra", []string{"cmd/*"}},
 	{"golang.org/x/term", []string{"cmd/*"}},
-	{"gocloud.dev/", []string{"storage/open"}},
+	{"github.com/aws/", []string{"storage/open", "storage/s3store"}},
+	{"github.com/Azure/", []string{"storage/open", "storage/azurestore", "conformance/stores"}},
+	{"golang.org/x/oauth2", []string{"storage/open"}},
 	{"pgregory.net/rapid", nil},
 	{"github.com/cockroachdb/datadriven", nil},
 }

@@ -9,10 +9,15 @@ import (
 	"strings"
 
 	"github.com/sluice-data/sluice/storage"
+	"github.com/sluice-data/sluice/storage/blobstore"
 )
 
 // ErrLocation is the class of every [*Error].
 var ErrLocation = errors.New("location cannot be opened")
+
+// ErrUnconditional is the class of the refusal to write to an object store that
+// lets two writers create one object; see Options.SingleWriter.
+var ErrUnconditional = blobstore.ErrUnconditional
 
 // Codes of [*Error].
 const (
@@ -20,6 +25,8 @@ const (
 	CodeUnsupported = "UNSUPPORTED_STORE"
 	// CodeInvalid: the text is no location.
 	CodeInvalid = "INVALID_LOCATION"
+	// CodeSetting: a setting that the store does not know, or a value that it cannot take.
+	CodeSetting = "INVALID_STORE_OPTION"
 )
 
 // Error tells why a location cannot be opened.
@@ -37,21 +44,27 @@ func (e *Error) Code() string { return e.ErrorCode }
 // Is answers the class.
 func (e *Error) Is(target error) bool { return target == ErrLocation }
 
-// Options of [Store]; the zero value serves local paths.
+// Options of [Store]; the zero value serves local paths, and object stores as
+// the environment says.
 type Options struct {
 	// Local configures local stores.
 	Local storage.LocalOptions
 	// Memory gives the store of mem://name/; nil refuses the scheme. For tests.
 	Memory func(name string) (storage.Store, error)
+	// Clouds keeps connections and proofs of one process; nil opens anew.
+	Clouds *Clouds
+	// Settings of object stores by name; see docs/stores.md. They go before the
+	// environment. A name that no store knows is refused.
+	Settings map[string]string
+	// SingleWriter says that nobody else writes to the object store, so that it
+	// need not know conditional writes.
+	SingleWriter bool
 }
 
-// planned are the schemes of the command line's contract that are not built yet.
-var planned = map[string]string{
-	"s3": "S3", "s3a": "S3", "gs": "Google Cloud Storage",
-	"azblob": "Azure Blob Storage", "az": "Azure Blob Storage", "abfs": "Azure Blob Storage", "abfss": "Azure Blob Storage",
-}
-
-// Store opens a location: a local path, file:///path or mem://name/path.
+// Store opens a location: a local path, file:///path, mem://name/path, or the URL
+// of an object store: s3://bucket/prefix, gs://bucket/prefix,
+// azblob://container/prefix and their other spellings. It does no I/O beyond
+// reading the configuration of the cloud's tools.
 func Store(location string, o Options) (storage.Store, error) {
 	scheme, rest := split(location)
 	switch scheme {
@@ -74,11 +87,10 @@ func Store(location string, o Options) (storage.Store, error) {
 			return o.Memory(strings.Trim(rest, "/"))
 		}
 		return nil, &Error{CodeUnsupported, location, "memory stores exist inside one process only"}
+	case "s3", "s3a", "gs", "azblob", "az", "abfs", "abfss":
+		return o.cloud(location, scheme, rest)
 	}
-	if name, ok := planned[scheme]; ok {
-		return nil, &Error{CodeUnsupported, redact(location), name + " is not built yet: only local paths and file:// work in this version"}
-	}
-	return nil, &Error{CodeUnsupported, redact(location), fmt.Sprintf("unknown scheme %q: only local paths and file:// work in this version", scheme)}
+	return nil, &Error{CodeUnsupported, redact(location), fmt.Sprintf("unknown scheme %q: there are local paths, file://, s3://, gs://, azblob:// and abfss://", scheme)}
 }
 
 // split cuts "scheme://" off; a path has no scheme.

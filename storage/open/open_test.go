@@ -47,8 +47,8 @@ func TestStore_Memory(t *testing.T) {
 
 func TestStore_Refusals(t *testing.T) {
 	for location, want := range map[string]string{
-		"s3://b/p": open.CodeUnsupported, "s3a://b/p": open.CodeUnsupported, "gs://b/p": open.CodeUnsupported,
-		"azblob://c/p": open.CodeUnsupported, "az://c/p": open.CodeUnsupported, "abfss://c@a.dfs.core.windows.net/p": open.CodeUnsupported,
+		"s3://": open.CodeInvalid, "s3:///p": open.CodeInvalid, "s3://b:9/p": open.CodeInvalid, "gs://b/%2": open.CodeInvalid, "s3://b/a/../p": open.CodeInvalid,
+		"s3://key:secret@b/p": open.CodeInvalid, "s3://k@b/p": open.CodeInvalid, "s3://b/p?region=x": open.CodeInvalid, "azblob://c/p": open.CodeSetting,
 		"hdfs://n/p": open.CodeUnsupported, "mem://x": open.CodeUnsupported, "": open.CodeInvalid,
 		"file://host/p": open.CodeInvalid, "file:///a%2": open.CodeInvalid, "a\x00b": open.CodeInvalid, "file:///a%00": open.CodeInvalid,
 	} {

@@ -181,11 +181,18 @@ func (s *Stream) fromCommits(ctx context.Context, r room) error {
 
 // fromCommit takes files of one version and moves the position.
 func (s *Stream) fromCommit(ctx context.Context, c *deltalog.Commit, times *deltalog.Timeline, r room) error {
-	after, err := s.enter(c)
+	after, err := s.enter(ctx, c)
 	if err != nil {
 		return err
 	}
-	pieces, whole, err := s.piecesOf(ctx, c, after)
+	var pieces []piece
+	var whole bool
+	parting := after == nil
+	if parting {
+		pieces, err = s.partingPieces(ctx, c)
+	} else {
+		pieces, whole, err = s.piecesOf(ctx, c, after)
+	}
 	if err != nil {
 		return err
 	}
@@ -210,15 +217,16 @@ func (s *Stream) fromCommit(ctx context.Context, c *deltalog.Commit, times *delt
 		r.b.parts = append(r.b.parts, v)
 	}
 	r.b.To = c.Version
-	if s.pos.Index == int64(len(pieces)) {
+	if !parting && s.pos.Index == int64(len(pieces)) {
 		s.pos.Version, s.pos.Index = c.Version+1, 0
 		s.before = after
 	}
 	return nil
 }
 
-// enter checks a version against the stream and answers the table after it.
-func (s *Stream) enter(c *deltalog.Commit) (*deltalog.TableConfig, error) {
+// enter checks a version against the stream and answers the table after it, nil while
+// the stream is at the parting rows of the version.
+func (s *Stream) enter(ctx context.Context, c *deltalog.Commit) (*deltalog.TableConfig, error) {
 	after := s.before
 	if after == nil {
 		after = s.read
@@ -250,6 +258,15 @@ func (s *Stream) enter(c *deltalog.Commit) (*deltalog.TableConfig, error) {
 		return nil, missing(c.Version)
 	}
 	if reason := differs(s.read, after); reason != "" {
+		if c.Metadata != nil && s.pos.Index < s.parting(c) {
+			before, err := s.tableBefore(ctx, c.Version)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := removedColumns(c.Version, before, after); err != nil && differs(s.read, before) == "" {
+				return nil, nil
+			}
+		}
 		return nil, &SchemaChangedError{Version: c.Version, At: s.pos, Reason: reason, From: s.read.Schema, To: after.Schema}
 	}
 	return after, nil
@@ -272,7 +289,11 @@ func (s *Stream) piecesOf(ctx context.Context, c *deltalog.Commit, after *deltal
 			if err != nil {
 				return nil, err
 			}
-			if before, err = s.lays.removed(c.Version, table); err != nil {
+			before, err = s.lays.removed(c.Version, table)
+			if n := s.parting(c); err != nil && n > 0 && s.pos.Index >= n {
+				before, err = s.lays.of(after.PartitionColumns()) // they came in the schema before it
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -280,6 +301,84 @@ func (s *Stream) piecesOf(ctx context.Context, c *deltalog.Commit, after *deltal
 	})
 	whole = len(c.CDC) > 0 || slices.ContainsFunc(pieces, func(p piece) bool { return p.pair != nil })
 	return pieces, whole, err
+}
+
+// parting counts the files that a version of a change stream takes away, 0 when their
+// rows cannot come apart from the others. They are the first pieces of the version.
+//
+// Where the version's own schema cannot show them, as after an overwrite that changed
+// the type of a column, their rows are parting rows: the stream delivers them in the
+// schema before the version and ends there; opened again it goes on inside the version
+// with the rows that it adds.
+func (s *Stream) parting(c *deltalog.Commit) int64 {
+	if s.o.Kind != ChangeStream || len(c.CDC) > 0 || copiesOnly(c.Info) {
+		return 0
+	}
+	var n int64
+	gone := map[string]bool{}
+	for _, r := range c.Removes {
+		if r.DataChange {
+			n++
+			p, _ := r.Decoded()
+			gone[p] = true
+		}
+	}
+	for _, a := range c.Adds {
+		if p, _ := a.Decoded(); a.DataChange && gone[p] {
+			return 0
+		}
+	}
+	return n
+}
+
+// partingPieces are the files that a version takes away, as the stream shows them.
+func (s *Stream) partingPieces(ctx context.Context, c *deltalog.Commit) ([]piece, error) {
+	before, err := s.tableBefore(ctx, c.Version)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.lays.of(before.PartitionColumns())
+	if err != nil {
+		return nil, err
+	}
+	var out []piece
+	for _, r := range c.Removes {
+		if !r.DataChange {
+			continue
+		}
+		p, err := removed(c.Version, r, l)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// startsParting answers the table before the version at which the stream begins if that
+// has parting rows to deliver, else nil.
+func (s *Stream) startsParting(ctx context.Context, shown *deltalog.Snapshot) (*deltalog.Snapshot, error) {
+	if s.o.Kind != ChangeStream || s.pos.Snapshot || s.pos.Version == 0 {
+		return nil, nil
+	}
+	c, err := s.log.ReadCommit(ctx, s.pos.Version)
+	if errors.Is(err, deltalog.ErrNotFound) {
+		return nil, nil // told when its changes are asked for
+	}
+	if err != nil || c.Metadata == nil || s.pos.Index >= s.parting(c) {
+		return nil, err
+	}
+	before, err := s.log.At(ctx, s.pos.Version-1)
+	if errors.Is(err, deltalog.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := removedColumns(c.Version, before.TableConfig, shown.TableConfig); err == nil {
+		return nil, nil
+	}
+	return before, nil
 }
 
 // tableBefore is the table before a version, or as the stream shows it when the log

@@ -14,7 +14,7 @@ import (
 // another, "" if it can: every column must still be there, under the same
 // name in files, with the same type, and must not have become NOT NULL.
 func incompatible(old, read *deltalog.TableConfig) string {
-	return compareStructs(old.Schema, read.Schema, mapped(old, read), "")
+	return compareStructs(old.Schema, read.Schema, comparison{byFile: mapped(old, read)}, "")
 }
 
 // mapped reports whether both versions name their file columns apart.
@@ -22,7 +22,18 @@ func mapped(old, read *deltalog.TableConfig) bool {
 	return old.Mode() != schema.ModeNone && read.Mode() != schema.ModeNone
 }
 
-func compareStructs(old, read *schema.Struct, byFile bool, path string) string {
+// comparison says how two schemas are compared: by the names of columns in files, and
+// whether old is the later one, which turns the words of the reasons around.
+type comparison struct{ byFile, later bool }
+
+func (c comparison) tightened() string {
+	if c.later {
+		return "may be null now"
+	}
+	return "became NOT NULL"
+}
+
+func compareStructs(old, read *schema.Struct, c comparison, path string) string {
 	for _, f := range old.Fields {
 		name := path + f.Name
 		i := slices.IndexFunc(read.Fields, func(g schema.Field) bool { return strings.EqualFold(f.Name, g.Name) })
@@ -30,7 +41,7 @@ func compareStructs(old, read *schema.Struct, byFile bool, path string) string {
 			return fmt.Sprintf("column %s is not in the schema of the end version (dropped or renamed)", name)
 		}
 		g := read.Fields[i]
-		if byFile {
+		if c.byFile {
 			a, _ := f.Metadata.Get("delta.columnMapping.physicalName")
 			b, _ := g.Metadata.Get("delta.columnMapping.physicalName")
 			if string(a) != string(b) {
@@ -38,9 +49,9 @@ func compareStructs(old, read *schema.Struct, byFile bool, path string) string {
 			}
 		}
 		if f.Nullable && !g.Nullable {
-			return fmt.Sprintf("column %s became NOT NULL", name)
+			return fmt.Sprintf("column %s %s", name, c.tightened())
 		}
-		if reason := compareTypes(f.Type, g.Type, byFile, name); reason != "" {
+		if reason := compareTypes(f.Type, g.Type, c, name); reason != "" {
 			return reason
 		}
 	}
@@ -52,36 +63,39 @@ func compareStructs(old, read *schema.Struct, byFile bool, path string) string {
 	return ""
 }
 
-func compareTypes(old, read schema.Type, byFile bool, name string) string {
+func compareTypes(old, read schema.Type, c comparison, name string) string {
 	if old == schema.Void {
 		return ""
 	}
 	switch a := old.(type) {
 	case *schema.Struct:
 		if b, ok := read.(*schema.Struct); ok {
-			return compareStructs(a, b, byFile, name+".")
+			return compareStructs(a, b, c, name+".")
 		}
 	case *schema.Array:
 		if b, ok := read.(*schema.Array); ok {
 			if a.ContainsNull && !b.ContainsNull {
-				return fmt.Sprintf("elements of %s became NOT NULL", name)
+				return fmt.Sprintf("elements of %s %s", name, c.tightened())
 			}
-			return compareTypes(a.Elem, b.Elem, byFile, name+".element")
+			return compareTypes(a.Elem, b.Elem, c, name+".element")
 		}
 	case *schema.Map:
 		if b, ok := read.(*schema.Map); ok {
 			if a.ValueContainsNull && !b.ValueContainsNull {
-				return fmt.Sprintf("values of %s became NOT NULL", name)
+				return fmt.Sprintf("values of %s %s", name, c.tightened())
 			}
-			if reason := compareTypes(a.Key, b.Key, byFile, name+".key"); reason != "" {
+			if reason := compareTypes(a.Key, b.Key, c, name+".key"); reason != "" {
 				return reason
 			}
-			return compareTypes(a.Value, b.Value, byFile, name+".value")
+			return compareTypes(a.Value, b.Value, c, name+".value")
 		}
 	default:
 		if old == read {
 			return ""
 		}
+	}
+	if c.later {
+		old, read = read, old
 	}
 	return fmt.Sprintf("column %s changed its type from %s to %s", name, describe(old), describe(read))
 }
@@ -91,7 +105,7 @@ func differs(read, now *deltalog.TableConfig) string {
 	if reason := additions(read.Schema, now.Schema, ""); reason != "" {
 		return reason
 	}
-	return compareStructs(now.Schema, read.Schema, mapped(now, read), "")
+	return compareStructs(now.Schema, read.Schema, comparison{byFile: mapped(now, read), later: true}, "")
 }
 
 // additions names a column that only one of two schemas has.

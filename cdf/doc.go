@@ -21,7 +21,9 @@
 //     loses nothing, and sees at most the last batch again.
 //  7. A stream holds one batch and reads data files only as its rows are consumed.
 //  8. The schema of a stream is fixed; it stops before the version that has another
-//     and goes on from there when opened again.
+//     and goes on from there when opened again. Where that version removes
+//     files which its own schema cannot read, the stream delivers those before it stops:
+//     every change comes in a schema that it had, and no change bars the way.
 //
 // Entry points: [Open], [OpenAt], [Feed.Rows]; [OpenStream], [Stream.Next],
 // [StreamBatch.Rows], [ParsePosition]. Change files are written by delta, in the

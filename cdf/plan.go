@@ -117,7 +117,7 @@ func (p *plan) before(ctx context.Context) error {
 func removedColumns(version int64, before, read *deltalog.TableConfig) ([]string, error) {
 	// Columns that this very version dropped are not asked for.
 	kept := &schema.Struct{Fields: slices.DeleteFunc(slices.Clone(before.Schema.Fields), func(f schema.Field) bool { return read.Schema.Index(f.Name) < 0 })}
-	if reason := compareStructs(kept, read.Schema, mapped(before, read), ""); reason != "" {
+	if reason := compareStructs(kept, read.Schema, comparison{byFile: mapped(before, read)}, ""); reason != "" {
 		return nil, &Error{ErrorCode: CodeIncompatibleSchema, Version: version, Reason: "files it removes: " + reason}
 	}
 	return slices.DeleteFunc(slices.Clone(before.PartitionColumns()), func(c string) bool { return read.Schema.Index(c) < 0 }), nil

@@ -68,7 +68,8 @@ type StreamOptions struct {
 //
 // The schema of a stream does not change: before the first version with another one,
 // Next ends with a *[SchemaChangedError]. A new stream from Position goes on with the
-// new schema.
+// new schema. Rows that such a version deletes and that its schema cannot show, since an
+// overwrite changed the type of a column, come before that error, in the old schema.
 type Stream struct {
 	log    *deltalog.Log
 	o      StreamOptions
@@ -119,6 +120,13 @@ func OpenStreamAt(ctx context.Context, latest *deltalog.Snapshot, o StreamOption
 		var err error
 		if shown, err = s.snapshotAt(ctx); err != nil {
 			return nil, err
+		}
+		before, err := s.startsParting(ctx, shown)
+		if err != nil {
+			return nil, err
+		}
+		if before != nil {
+			shown, s.before = before, before.TableConfig
 		}
 	}
 	if id := shown.Metadata.ID; id != s.pos.TableID && o.Position != nil {

@@ -393,7 +393,7 @@ func TestStream_SchemaChange(t *testing.T) {
 		{"added in a value", strings.Replace(ddl, "y: INT", "y: INT, z: INT", 1), "m.value.z was added"},
 		{"dropped", strings.Replace(ddl, "name STRING, ", "", 1), "name was dropped"},
 		{"renamed", strings.Replace(ddl, "name STRING", "title STRING", 1), "title was added"},
-		{"of another type", strings.Replace(ddl, "name STRING", "name INT", 1), "name changed its type"},
+		{"of another type", strings.Replace(ddl, "name STRING", "name INT", 1), "name changed its type from STRING to INT"},
 	} {
 		t.Run("R-923 "+c.name, func(t *testing.T) {
 			f := newFixture(t, testtable.Spec{DDL: ddl, Properties: feedOn, Rows: []string{`{"id":1}`}})
@@ -448,6 +448,62 @@ func TestStream_SchemaChange(t *testing.T) {
 		if got, err := drain(t, f.stream(cdf.StreamOptions{Position: &p})); err != nil || fmt.Sprint(got) != "[[2 delete 1]]" {
 			t.Errorf("%q, %v", got, err)
 		}
+	})
+	t.Run("R-923 an overwrite that changes a type", func(t *testing.T) {
+		const before, after = "id BIGINT, name STRING", "id BIGINT, name INT"
+		f := newFixture(t, testtable.Spec{DDL: before, Properties: feedOn, Rows: []string{`{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`}})
+		live := f.stream(cdf.StreamOptions{FromVersion: new(int64)})
+		if _, err := f.table.Overwrite(ctx, testtable.Rows(t, after, `{"id":3,"name":7}`), delta.OverwriteOptions{OverwriteSchema: true}); err != nil {
+			t.Fatal(err)
+		}
+		f.next++
+		f.append(after, `{"id":4,"name":8}`)
+		for _, name := range []string{"opened before it", "opened at it", "one file a batch"} {
+			t.Run(name, func(t *testing.T) {
+				o, s, batches, want := cdf.StreamOptions{}, live, 1, "[1 insert 1 2 insert 2 3 delete 1 3 delete 2]"
+				if name != "opened before it" {
+					three := int64(3)
+					if o.FromVersion, want = &three, "[3 delete 1 3 delete 2]"; name != "opened at it" {
+						o.MaxFiles, batches = 1, 2
+					}
+					s = f.stream(o)
+				}
+				got, err := drain(t, s)
+				var changed *cdf.SchemaChangedError
+				all := slices.Concat(got...)
+				slices.Sort(all)
+				if !errors.As(err, &changed) || changed.Version != 3 || len(got) != batches || fmt.Sprint(all) != want {
+					t.Fatalf("%q, %v", got, err)
+				}
+				if s.Schema().Fields[1].Type != schema.String {
+					t.Errorf("deleted rows have the schema %s", s.Schema())
+				}
+				p := s.Position()
+				if p != changed.At {
+					t.Errorf("at %v, the error says %v", p, changed.At)
+				}
+				next := f.stream(cdf.StreamOptions{Position: &p})
+				if next.Schema().Fields[1].Type != schema.Integer {
+					t.Errorf("new rows have the schema %s", next.Schema())
+				}
+				if got, err := drain(t, next); err != nil || fmt.Sprint(got) != "[[3 insert 3 4 insert 4]]" {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		}
+		t.Run("resumed among the deleted rows", func(t *testing.T) {
+			three := int64(3)
+			b, err := f.stream(cdf.StreamOptions{FromVersion: &three, MaxFiles: 1}).Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := f.stream(cdf.StreamOptions{Position: &b.End})
+			got, err := drain(t, s)
+			var changed *cdf.SchemaChangedError
+			if !errors.As(err, &changed) || len(got) != 1 || len(got[0]) != 1 {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	})
 	t.Run("R-923 the feed is switched off", func(t *testing.T) {
 		f := newFixture(t, testtable.Spec{DDL: "id BIGINT", Properties: feedOn, Rows: []string{`{"id":1}`}})

@@ -29,8 +29,15 @@ type checkpointSource struct {
 	inline *Actions
 }
 
-// openCheckpoint reads everything but the file actions. A file that is gone makes
-// the error errUnusable.
+// damagedError is a fault in the bytes of a checkpoint, as of one that was cut off; it
+// reads as the fault itself and is errUnusable. Content that breaks the protocol is not:
+// what a writer meant by it is not for an older file to say.
+type damagedError struct{ error }
+
+func (e damagedError) Unwrap() []error { return []error{e.error, errUnusable} }
+
+// openCheckpoint reads everything but the file actions. A file that is gone or damaged
+// makes the error errUnusable.
 func (l *Log) openCheckpoint(ctx context.Context, set *checkpointSet) (*checkpointSource, *Actions, error) {
 	src := &checkpointSource{log: l, set: set}
 	state := &Actions{}
@@ -117,12 +124,17 @@ func (src *checkpointSource) openJSON(ctx context.Context, f logFile, state *Act
 	if err != nil {
 		return fmt.Errorf("read %s: %w", f.key, err)
 	}
+	var content error
 	err = eachLine(f.key, data, func(l *wireLine) error {
 		if l.Sidecar != nil {
 			*sidecars = append(*sidecars, l.Sidecar.Path)
 		}
-		return state.take(l)
+		content = state.take(l)
+		return content
 	})
+	if err != nil && content == nil {
+		err = damagedError{err} // no line of JSON
+	}
 	src.inline = &Actions{Adds: state.Adds, Removes: state.Removes}
 	state.Adds, state.Removes = nil, nil
 	return err
@@ -153,7 +165,7 @@ func (l *Log) readParquet(ctx context.Context, key string, visit func(*parquetio
 	case errors.Is(err, ErrCorrupt):
 		return err
 	case errors.Is(err, parquetio.ErrCorrupt), errors.As(err, &mismatch), errors.Is(err, parquetio.ErrUnsupported):
-		return &CorruptError{ErrorCode: "DELTA_CHECKPOINT_MALFORMED", File: key, Reason: "unreadable checkpoint", Cause: err}
+		return damagedError{&CorruptError{ErrorCode: "DELTA_CHECKPOINT_MALFORMED", File: key, Reason: "unreadable checkpoint", Cause: err}}
 	}
 	return fmt.Errorf("read %s: %w", key, err)
 }

@@ -1,11 +1,13 @@
 package deltalog
 
 import (
+	"bytes"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -198,11 +200,12 @@ func TestLog_Segments(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("R-104 a corrupt checkpoint is an error naming it", func(t *testing.T) {
+	t.Run("R-104 a corrupt checkpoint without the commits before it is an error naming it", func(t *testing.T) {
 		l, m := testLog(t)
 		rawTable(t, m, 6)
 		checkpointAt(t, l, 4)
 		whole := readKey(t, m, CheckpointKey(4))
+		remove(t, m, CommitKey(2))
 		for _, data := range [][]byte{[]byte("garbage"), whole[:len(whole)/2], whole[:len(whole)-1]} {
 			put(t, m, CheckpointKey(4), string(data))
 			_, err := l.Latest(ctx)
@@ -212,6 +215,59 @@ func TestLog_Segments(t *testing.T) {
 			}
 		}
 	})
+	for _, older := range []bool{false, true} {
+		t.Run(fmt.Sprint("R-104 a corrupt checkpoint is passed over, an older one there: ", older), func(t *testing.T) {
+			var said bytes.Buffer
+			m := storage.NewMemory("m")
+			l := Open(m, Options{Clock: newTestClock().Now, Sleep: noSleep, NoCheckpoints: true, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+			rawTable(t, m, 6)
+			from := int64(-1)
+			if older {
+				from = 2
+				checkpointAt(t, l, from)
+				remove(t, m, CommitKey(0), CommitKey(1))
+			}
+			want := paths(t, mustLatest(t, l))
+			checkpointAt(t, l, 4)
+			whole := readKey(t, m, CheckpointKey(4))
+			for _, data := range [][]byte{[]byte("garbage"), whole[:len(whole)/2], whole[:len(whole)-1]} {
+				put(t, m, CheckpointKey(4), string(data))
+				said.Reset()
+				s := mustLatest(t, l)
+				if s.CheckpointVersion() != from || !slices.Equal(paths(t, s), want) {
+					t.Errorf("from %d: %q, want from %d: %q", s.CheckpointVersion(), paths(t, s), from, want)
+				}
+				if !strings.Contains(said.String(), CheckpointKey(4)) {
+					t.Errorf("no warning: %q", said.String())
+				}
+			}
+			// Single bytes: what is found damaged when it is opened, what later.
+			later := 0
+			for i := 0; i < len(whole); i += 11 {
+				damaged := bytes.Clone(whole)
+				damaged[i] ^= 0xff
+				put(t, m, CheckpointKey(4), string(damaged))
+				s, err := l.Latest(ctx)
+				if err != nil {
+					continue // its first rows tell another table
+				}
+				files, err := s.FileList(ctx)
+				if err != nil && !errors.Is(err, ErrCorrupt) {
+					t.Fatalf("byte %d: %v", i, err)
+				}
+				if s.CheckpointVersion() == 4 && strings.Contains(said.String(), "the files of the version") {
+					later++
+					if len(files) != len(want) {
+						t.Fatalf("byte %d: %d files", i, len(files))
+					}
+				}
+				said.Reset()
+			}
+			if later == 0 {
+				t.Error("no damage was found only in the file actions")
+			}
+		})
+	}
 	t.Run("R-104 the log is cleaned while it is read", func(t *testing.T) {
 		l, m := testLog(t)
 		rawTable(t, m, 4)

@@ -128,8 +128,9 @@ func versionNotFound(version, earliest, newest int64) error {
 	return &NotFoundError{ErrorCode: "DELTA_VERSION_NOT_FOUND", Version: version, Reason: reason}
 }
 
-// errUnusable marks a checkpoint that cannot be used though its files are listed (a
-// sidecar is gone); an older one is tried.
+// errUnusable marks a checkpoint that cannot be used though its files are listed (one
+// is damaged, a sidecar is gone); an older one is tried, then the commits from version 0
+// on.
 var errUnusable = errors.New("unusable checkpoint")
 
 // load makes the snapshot of a version: from the hint when it helps, else from a
@@ -195,12 +196,33 @@ func (l *Log) loadFrom(ctx context.Context, files []logFile, sets []*checkpointS
 		}
 		s, err := l.newSnapshot(ctx, seg)
 		if errors.Is(err, errUnusable) {
-			unusable = err
+			if unusable == nil {
+				unusable = err
+			}
 			continue
+		}
+		if err == nil && unusable != nil {
+			l.opts.Logger.Warn("a checkpoint cannot be used; the version was rebuilt from older files of the log", "version", target, "error", unusable)
 		}
 		return s, err
 	}
 	return nil, unusable
+}
+
+// insteadOf is the same version without the checkpoint that s was made from, which
+// turned out to be unusable.
+func (l *Log) insteadOf(ctx context.Context, s *Snapshot) (*Snapshot, error) {
+	files, err := l.list(ctx, 0, -1, -1)
+	if err != nil {
+		return nil, err
+	}
+	sets := checkpointsUpTo(files, s.Version)
+	for i, set := range sets {
+		if set.files[0].key == s.checkpoint.set.files[0].key {
+			return l.loadFrom(ctx, files, append(sets[i+1:], nil), s.Version)
+		}
+	}
+	return nil, s.log.notATable() // it was cleaned up meanwhile
 }
 
 // ReadCommit reads one commit file. A version without one is DELTA_VERSION_NOT_FOUND.

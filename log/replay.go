@@ -2,6 +2,7 @@ package deltalog
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -42,7 +43,9 @@ func (s *Snapshot) state(ctx context.Context) (*fileState, error) {
 	if st == nil {
 		var err error
 		if st, err = s.replay(ctx); err != nil {
-			return nil, err
+			if st, err = s.replayOlder(ctx, err); err != nil {
+				return nil, err
+			}
 		}
 		s.reportChecksum(ctx, st)
 	}
@@ -50,6 +53,24 @@ func (s *Snapshot) state(ctx context.Context) (*fileState, error) {
 		st.sort()
 	}
 	s.files.state = st
+	return st, nil
+}
+
+// replayOlder replays from an older checkpoint, or from version 0, where that of s is
+// damaged; cause is the error of the replay.
+func (s *Snapshot) replayOlder(ctx context.Context, cause error) (*fileState, error) {
+	if s.checkpoint == nil || !errors.Is(cause, errUnusable) {
+		return nil, cause
+	}
+	older, err := s.log.insteadOf(ctx, s)
+	if err != nil {
+		return nil, cause
+	}
+	st, err := older.state(ctx)
+	if err != nil {
+		return nil, cause
+	}
+	s.log.opts.Logger.Warn("a checkpoint cannot be used; the files of the version were found from older files of the log", "version", s.Version, "error", cause)
 	return st, nil
 }
 

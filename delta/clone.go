@@ -112,6 +112,9 @@ func (k *clone) run(ctx context.Context) (CloneResult, error) {
 	if err := cfg.Require(deltalog.OpWrite); err != nil {
 		return out, err
 	}
+	if err := k.to.checkFolder(ctx, m.PartitionColumns); err != nil {
+		return out, err
+	}
 	if err := k.plan(ctx); err != nil {
 		return out, err
 	}

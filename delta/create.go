@@ -44,7 +44,8 @@ func (e *ExistsError) Code() string { return "DELTA_TABLE_ALREADY_EXISTS" }
 func (e *ExistsError) Is(target error) bool { return target == ErrExists || target == ErrInvalid }
 
 // Create makes an empty table at the root of store, with the weakest protocol that
-// fits (W-304).
+// fits (W-304). A folder with files that are not of a table is refused with a
+// *[FolderError].
 func Create(ctx context.Context, store storage.Store, c CreateOptions, o Options) (*Table, error) {
 	t := newTable(store, o)
 	exists, err := t.log.Exists(ctx)
@@ -56,11 +57,15 @@ func Create(ctx context.Context, store storage.Store, c CreateOptions, o Options
 		if err != nil {
 			return nil, err
 		}
-		err = t.create(ctx, c, protocol, metadata)
-		if err == nil || !errors.Is(err, ErrConflict) {
-			return t, err
+		if err = t.checkFolder(ctx, metadata.PartitionColumns); err == nil {
+			err = t.create(ctx, c, protocol, metadata)
+			if err == nil || !errors.Is(err, ErrConflict) {
+				return t, err
+			}
+			// Another creator was first.
+		} else if exists, again := t.log.Exists(ctx); again != nil || !exists {
+			return nil, errors.Join(err, again)
 		}
-		// Another creator was first.
 	}
 	if !c.IfNotExists {
 		return nil, &ExistsError{store.URL()}

@@ -162,16 +162,16 @@ func (r *restore) files(ctx context.Context) error {
 			back = append(back, a)
 		}
 	}
-	gone, err := r.t.missing(ctx, back)
+	missing, err := r.t.missing(ctx, back)
 	if err != nil {
 		return err
 	}
-	if len(gone) > 0 && !r.o.IgnoreMissing {
-		return &MissingFilesError{r.to.Version, gone}
+	if len(missing) > 0 && !r.o.IgnoreMissing {
+		return &MissingFilesError{r.to.Version, missing}
 	}
-	r.out.Missing = gone
+	r.out.Missing = missing
 	lost := map[string]bool{}
-	for _, p := range gone {
+	for _, p := range missing {
 		lost[p] = true
 	}
 	for _, a := range back {
@@ -185,16 +185,21 @@ func (r *restore) files(ctx context.Context) error {
 		r.staged.Metrics.FilesAdded++
 		r.staged.Metrics.BytesAdded += a.Size
 	}
+	var gone []*deltalog.Add
 	for _, a := range now {
 		k, err := fileKey(a)
 		if err != nil {
 			return err
 		}
 		if !want[k] {
+			gone = append(gone, a)
 			r.staged.Removes = append(r.staged.Removes, a.Remove(r.t.opts.Clock(), true))
 			r.staged.Metrics.FilesRemoved++
 			r.staged.Metrics.BytesRemoved += a.Size
 		}
+	}
+	if deleted, inserted, ok := r.t.countDifference(ctx, r.snap.TableConfig, gone, r.staged.Adds); ok {
+		r.staged.Metrics.RowsDeleted, r.staged.Metrics.RowsInserted = deleted, inserted
 	}
 	return nil
 }

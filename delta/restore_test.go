@@ -66,6 +66,19 @@ func TestTable_Restore(t *testing.T) {
 			}
 			for v := range last {
 				r := restoreTo(t, tb, v)
+				if r.Committed {
+					var came, went int64
+					for _, l := range restoredFeed(t, tb, r.Version) {
+						if strings.HasPrefix(l, "insert ") {
+							came++
+						} else if strings.HasPrefix(l, "delete ") {
+							went++
+						}
+					}
+					if m := r.Metrics; m.RowsInserted != came || m.RowsDeleted != went {
+						t.Errorf("version %d: %d rows inserted, %d deleted; the feed has %d and %d", v, m.RowsInserted, m.RowsDeleted, came, went)
+					}
+				}
 				if again := restoreTo(t, tb, v); again.Committed {
 					t.Errorf("W-907: a second restore to %d committed", v)
 				}

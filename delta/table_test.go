@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/datafile"
@@ -140,6 +141,66 @@ func TestCreate_Exists(t *testing.T) {
 	if s, err := again.Schema(ctx); err != nil || s.Fields[0].Name != "a" {
 		t.Errorf("got %v %v", s, err)
 	}
+}
+
+func TestCreate_Folder(t *testing.T) {
+	put := func(t *testing.T, s storage.Store, keys ...string) {
+		t.Helper()
+		for _, k := range keys {
+			if err := s.Put(ctx, k, []byte("mine")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	from := testtable.New(t, testtable.Spec{DDL: "id INT, _p INT"})
+	makers := map[string]func(s storage.Store) error{
+		"create": func(s storage.Store) error {
+			_, err := delta.Create(ctx, s, delta.CreateOptions{Schema: testtable.Struct(t, "id INT, _p INT"), PartitionBy: []string{"_p"}}, delta.Options{})
+			return err
+		},
+		"clone": func(s storage.Store) error {
+			_, _, err := delta.Clone(ctx, from, s, delta.CloneOptions{}, delta.Options{})
+			return err
+		},
+	}
+	for name, table := range makers {
+		for _, k := range []string{"notes.txt", "a/b/c.parquet", "_change_data/x.parquet", "tables/x.csv"} {
+			t.Run("W-883 "+name+" beside "+k, func(t *testing.T) {
+				s := storage.NewMemory("m")
+				put(t, s, "_mine/ok", ".hidden", "tables/t/_delta_log/00000000000000000000.json", "tables/t/part-0.parquet", k)
+				err := table(s)
+				var folder *delta.FolderError
+				if !errors.As(err, &folder) || folder.File != k || !errors.Is(err, delta.ErrInvalid) || codeOf(err) != "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION" {
+					t.Fatalf("got %v", err)
+				}
+				if _, err := delta.Open(ctx, s, delta.Options{}); !errors.Is(err, delta.ErrNotFound) {
+					t.Errorf("a table was made: %v", err)
+				}
+			})
+		}
+		t.Run("W-883 "+name+" beside what no vacuum touches", func(t *testing.T) {
+			s := storage.NewMemory("m")
+			put(t, s, "_mine/ok", ".hidden", "tables/t/_delta_log/00000000000000000000.json", "tables/t/part-0.parquet", "tables/t/sub/x.csv")
+			if err := table(s); err != nil {
+				t.Fatal(err)
+			}
+			tb, err := delta.Open(ctx, s, delta.Options{Clock: func() time.Time { return time.Now().Add(1000 * time.Hour) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := tb.Vacuum(ctx, delta.VacuumOptions{DryRun: true}); err != nil || len(r.Files) > 0 {
+				t.Errorf("vacuum would delete %v, %v", r.Files, err)
+			}
+		})
+	}
+	t.Run("W-883 create beside a folder that a partition column makes visible", func(t *testing.T) {
+		s := storage.NewMemory("m")
+		put(t, s, "_p=1/x.parquet")
+		var folder *delta.FolderError
+		if err := makers["create"](s); !errors.As(err, &folder) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 func TestCreate_Race(t *testing.T) {
@@ -357,6 +418,53 @@ func TestTable_Overwrite(t *testing.T) {
 				t.Errorf("left behind: %v", after)
 			}
 		})
+	}
+}
+
+func TestTable_OverwriteCounts(t *testing.T) {
+	const ddl = "id BIGINT, p INT"
+	for _, c := range []struct {
+		name    string
+		o       delta.OverwriteOptions
+		deleted int64
+	}{{"whole", delta.OverwriteOptions{}, 8}, {"dynamic", delta.OverwriteOptions{Dynamic: true}, 5}, {"where", delta.OverwriteOptions{Where: "p = 1"}, 5}} {
+		for _, stats := range []bool{true, false} {
+			t.Run(fmt.Sprintf("2.1 %s, statistics %v", c.name, stats), func(t *testing.T) {
+				tb := testtable.New(t, testtable.Spec{DDL: ddl, Partition: []string{"p"}, Properties: map[string]string{"delta.enableDeletionVectors": "true"},
+					Rows: []string{testtable.Numbers(0, 6, `,"p":1`), testtable.Numbers(6, 9, `,"p":2`)}})
+				if _, err := tb.Delete(ctx, "id = 0", delta.DMLOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if !stats && c.o.Where == "" { // vectors need statistics
+					snap := mustSnapshot(t, tb)
+					tx := tb.Log().Begin(snap)
+					files, err := snap.FileList(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, a := range files {
+						bare := *a
+						if bare.DataChange = false; a.DeletionVector == nil {
+							bare.Stats = ""
+						}
+						tx.Actions().Adds = append(tx.Actions().Adds, &bare)
+					}
+					if _, err := tx.Commit(ctx, deltalog.CommitOptions{Operation: "COMPUTE STATS"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r, err := tb.Overwrite(ctx, testtable.Rows(t, ddl, `{"id":9,"p":1}`), c.o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m := r.Metrics; m.RowsDeleted != c.deleted || m.RowsInserted != 1 {
+					t.Errorf("%d rows deleted, %d inserted, want %d and 1", m.RowsDeleted, m.RowsInserted, c.deleted)
+				}
+				if got := actionsOf(t, tb).Info.OperationMetrics["numDeletedRows"]; got != fmt.Sprint(c.deleted) {
+					t.Errorf("numDeletedRows is %q", got)
+				}
+			})
+		}
 	}
 }
 

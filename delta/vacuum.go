@@ -279,21 +279,9 @@ func (v *vacuum) fromListing(ctx context.Context) ([]VacuumFile, error) {
 	return out, nil
 }
 
-// hidden tells whether a part of the key begins with _ or . and is neither a folder of
-// change files or indexes nor of a partition column (W-883).
+// hidden tells whether a file is none of the table's (W-883).
 func (v *vacuum) hidden(key string) bool {
-	for part := range strings.SplitSeq(key, "/") {
-		if part[0] != '_' && part[0] != '.' || part == "_change_data" || part == "_delta_index" {
-			continue
-		}
-		partition := func(names []string) bool {
-			return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(part, schema.EscapePartition(n)+"=") })
-		}
-		if !partition(v.snap.PartitionColumns()) && !partition(v.snap.PhysicalPartitionColumns()) {
-			return true
-		}
-	}
-	return false
+	return hiddenKey(key, v.snap.PartitionColumns(), v.snap.PhysicalPartitionColumns())
 }
 
 // fromLog are the files that the commits since the last vacuum, up to the cutoff, took

@@ -362,17 +362,22 @@ func (t *Table) replaceFiles(ctx context.Context, snap *deltalog.Snapshot, w *ne
 		tx.ReadPartitions(in)
 		params["isDynamicPartitionOverwrite"] = "true"
 	}
+	var gone []*deltalog.Add
 	for _, a := range files {
 		if in != nil && !in(a.PartitionValues) {
 			continue
 		}
 		tx.ReadFiles(a)
+		gone = append(gone, a)
 		s.Removes = append(s.Removes, a.Remove(t.opts.Clock(), true))
 		s.Metrics.FilesRemoved++
 		s.Metrics.BytesRemoved += a.Size
 	}
 	if s.Empty() && s.Metadata == nil {
 		return nothing(snap), nil
+	}
+	if n, ok := t.countRows(ctx, snap.TableConfig, gone); ok {
+		s.Metrics.RowsDeleted = n
 	}
 	return t.finish(ctx, tx, s, o.WriteOptions, deltalog.CommitOptions{
 		Operation: "WRITE", Parameters: params, Metrics: s.Metrics.write(true), NotBlind: true,

@@ -60,7 +60,7 @@ func newRestoreCommand(a *app) *cobra.Command {
 			out.Metrics["restored_version"], out.Metrics["files_missing"] = r.To, int64(len(r.Missing))
 			summary := fmt.Sprintf("restore %s: version %d is like version %d already", args[0], r.Version, r.To)
 			if r.Committed {
-				summary = fmt.Sprintf("restore %s: version %d has the content of version %d: %s taken back, %s removed", args[0], r.Version, r.To,
+				summary = fmt.Sprintf("restore %s: version %d has the content of version %d: %s; %s taken back, %s removed", args[0], r.Version, r.To, rowsOf(r.Metrics),
 					plural(r.Metrics.FilesAdded, "file", "files"), plural(r.Metrics.FilesRemoved, "file", "files"))
 			}
 			return a.printResult(out, summary)

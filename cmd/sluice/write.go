@@ -47,8 +47,8 @@ func metricsOf(m delta.Metrics) map[string]int64 {
 	}
 }
 
-// summaryOf says in words what a write did.
-func summaryOf(m delta.Metrics) string {
+// rowsOf says in words which rows a write changed.
+func rowsOf(m delta.Metrics) string {
 	var parts []string
 	for _, c := range []struct {
 		n    int64
@@ -59,8 +59,14 @@ func summaryOf(m delta.Metrics) string {
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "no row counted")
+		return "no row counted"
 	}
+	return strings.Join(parts, ", ")
+}
+
+// summaryOf says in words what a write did.
+func summaryOf(m delta.Metrics) string {
+	parts := []string{rowsOf(m)}
 	if m.VectorsAdded > 0 {
 		parts = append(parts, plural(m.VectorsAdded, "deletion vector ", "deletion vectors ")+"written")
 	}

@@ -238,9 +238,7 @@ func (t *target) lost(c *deltalog.Commit, err error) error {
 // sequence.
 func (t *target) anyFlow() (flowDef, bool) {
 	for _, d := range t.state.flows {
-		if !d.unread() {
-			return d, true
-		}
+		return d, true
 	}
 	return flowDef{}, false
 }

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-data/sluice/internal/expr"
@@ -132,6 +133,9 @@ func (s *Statement) SourceName() string { return strings.Join(s.source.parts, ".
 
 // TargetName is how the statement names the table.
 func (s *Statement) TargetName() string { return strings.Join(s.target.parts, ".") }
+
+// TargetParts are the parts of TargetName.
+func (s *Statement) TargetParts() []string { return slices.Clone(s.target.parts) }
 
 // SchemaEvolution reports whether the statement may add columns.
 func (s *Statement) SchemaEvolution() bool { return s.evolve }

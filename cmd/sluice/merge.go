@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-data/sluice/delta"
+	"github.com/sluice-data/sluice/internal/expr"
 	"github.com/sluice-data/sluice/internal/rowio"
 	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/merge"
@@ -32,7 +34,8 @@ func newMergeCommand(a *app) *cobra.Command {
 		Use:   "merge TABLE (--sql STATEMENT --source NAME=FILE | --from FILE --on EXPR --when-...)",
 		Short: "Merge the rows of a file into a table",
 		Long: "Update, delete and insert rows of a table by the rows of a file, in one commit: with a MERGE statement,\n" +
-			"or with flags, where the two sides are called target and source. A target row that several source rows\n" +
+			"which names the table by its folder, as delta.`path` or as target, or with flags, where the two sides are\n" +
+			"called target and source and rows are deleted before others are updated. A target row that several source rows\n" +
 			"want to change is an error, and nothing is written. Columns of JSON and CSV files have the type of the\n" +
 			"table's column of that name, else one that holds their values (see --schema).",
 		Example: `  sluice create people --schema "id BIGINT NOT NULL, name STRING"
@@ -78,50 +81,75 @@ func (f *mergeFlags) statement() (*merge.Statement, error) {
 			s = s.WithSchemaEvolution()
 		}
 		return s, err
-	case f.on == "":
+	case f.on == "" || len(clauses) == 0:
 		return nil, usage("MISSING_FLAG", "merge: --sql is missing, or --from, --on and a --when-... flag")
+	case strings.EqualFold(strings.TrimSpace(f.matchedDelete), "true") && f.matchedUpdate != "":
+		return nil, usage("INVALID_FLAG", "merge: --when-matched-delete true takes every row that meets, and none is left for --when-matched-update")
+	case strings.EqualFold(strings.TrimSpace(f.bySourceDelete), "true") && f.bySourceUpdate != "":
+		return nil, usage("INVALID_FLAG", "merge: --when-not-matched-by-source-delete true takes every row that only the table has, and none is left for --when-not-matched-by-source-update")
 	}
-	text := "MERGE INTO target USING source ON " + f.on + " " + strings.Join(clauses, " ")
-	s, err := merge.Parse(text)
-	if err == nil && f.evolve {
-		s = s.WithSchemaEvolution()
+	spec := merge.Spec{On: f.on, SchemaEvolution: f.evolve}
+	if _, err := expr.Parse(f.on); err != nil {
+		return nil, fmt.Errorf("--on: %w", err)
 	}
-	return s, err
+	for _, c := range clauses {
+		clause, err := c.clause()
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", c.flag, err)
+		}
+		spec.Clauses = append(spec.Clauses, clause)
+	}
+	return merge.Build(spec)
 }
 
-// clauses are the WHEN clauses that the flags mean; conditional deletes go first.
-func (f *mergeFlags) clauses() []string {
-	var out []string
-	add := func(when, remove, update string) {
-		if remove != "" {
-			if strings.EqualFold(strings.TrimSpace(remove), "true") {
-				out = append(out, when+" THEN DELETE")
-			} else {
-				out = append(out, when+" AND ("+remove+") THEN DELETE")
-			}
-		}
-		if update != "" {
-			out = append(out, when+" THEN UPDATE SET "+update)
+// mergeClause is a --when-... flag that was given.
+type mergeClause struct {
+	flag, text string
+	kind       merge.Kind
+	action     merge.Action
+}
+
+// clauses are the flags given, in the order in which they are tried: deletes go first.
+func (f *mergeFlags) clauses() []mergeClause {
+	var out []mergeClause
+	for _, c := range []mergeClause{
+		{"when-matched-delete", f.matchedDelete, merge.Matched, merge.Delete},
+		{"when-matched-update", f.matchedUpdate, merge.Matched, merge.Update},
+		{"when-not-matched-insert", f.insert, merge.NotMatched, merge.Insert},
+		{"when-not-matched-by-source-delete", f.bySourceDelete, merge.NotMatchedBySource, merge.Delete},
+		{"when-not-matched-by-source-update", f.bySourceUpdate, merge.NotMatchedBySource, merge.Update},
+	} {
+		if c.text != "" {
+			out = append(out, c)
 		}
 	}
-	add("WHEN MATCHED", f.matchedDelete, f.matchedUpdate)
-	if f.insert != "" {
-		out = append(out, insertClause(f.insert))
-	}
-	add("WHEN NOT MATCHED BY SOURCE", f.bySourceDelete, f.bySourceUpdate)
 	return out
 }
 
-// insertClause turns assignments into the two lists of INSERT.
-func insertClause(text string) string {
-	if strings.TrimSpace(text) == "*" {
-		return "WHEN NOT MATCHED THEN INSERT *"
+// clause reads the text of the flag; positions in errors are places in it.
+func (c mergeClause) clause() (merge.Clause, error) {
+	out := merge.Clause{Kind: c.kind, Action: c.action}
+	text := strings.TrimSpace(c.text)
+	switch {
+	case c.action == merge.Delete && strings.EqualFold(text, "true"):
+	case c.action == merge.Delete:
+		out.If = c.text
+		_, err := expr.Parse(c.text)
+		return out, err
+	case text == "*" && c.action == merge.Insert:
+		out.Action = merge.InsertAll
+	case text == "*":
+		out.Action = merge.UpdateAll
+	default:
+		names, values, err := merge.SplitAssignments(c.text)
+		if err != nil {
+			return out, err
+		}
+		for i, name := range names {
+			out.Set = append(out.Set, merge.Set{Column: name, Value: values[i]})
+		}
 	}
-	names, values, err := merge.SplitAssignments(text)
-	if err != nil {
-		return "WHEN NOT MATCHED THEN INSERT " + text // the parser tells what is wrong
-	}
-	return "WHEN NOT MATCHED THEN INSERT (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")"
+	return out, nil
 }
 
 // input finds the file of the source.
@@ -152,6 +180,11 @@ func (a *app) merge(ctx context.Context, location string, f *mergeFlags) error {
 	if err := f.input(s); err != nil {
 		return err
 	}
+	if f.sql != "" {
+		if err := a.checkTarget(s.TargetParts(), location); err != nil {
+			return err
+		}
+	}
 	t, err := a.openTable(ctx, location)
 	if err != nil {
 		return err
@@ -165,6 +198,30 @@ func (a *app) merge(ctx context.Context, location string, f *mergeFlags) error {
 	r, err := merge.Into(ctx, t, src, s, merge.IntoOptions{})
 	stop()
 	return a.finish("merge", location, t, r.Result, err)
+}
+
+// checkTarget refuses a statement that names another table than the one given: by its
+// folder, as delta.`path`, or as target.
+func (a *app) checkTarget(parts []string, location string) error {
+	store, err := a.open(location)
+	if err != nil {
+		return err
+	}
+	folder := path.Base(strings.TrimSuffix(store.URL(), "/"))
+	if plain, err := schema.DecodePath(folder); err == nil {
+		folder = plain
+	}
+	last := parts[len(parts)-1]
+	if strings.EqualFold(last, folder) || len(parts) == 1 && strings.EqualFold(last, "target") {
+		return nil
+	}
+	if len(parts) == 2 && strings.EqualFold(parts[0], "delta") {
+		if named, err := a.open(last); err == nil && strings.TrimSuffix(named.URL(), "/") == strings.TrimSuffix(store.URL(), "/") {
+			return nil
+		}
+	}
+	return &cliError{code: "MERGE_TARGET_MISMATCH", exit: exitUsage, message: fmt.Sprintf("merge: the statement changes table %s, but the table given is %s", strings.Join(parts, "."), location),
+		hint: fmt.Sprintf("write MERGE INTO %s, or MERGE INTO target", schema.PathText([]string{folder}))}
 }
 
 // mergeSource opens the source rows.

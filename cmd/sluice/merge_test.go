@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,34 @@ func TestMerge_StatementAndFlags(t *testing.T) {
 			}
 		})
 	}
+	for _, into := range []string{"people", "PEOPLE", "main.default.people", "target", "delta.`people`", "delta.`./people/`"} {
+		t.Run("a statement that names the table "+into, func(t *testing.T) {
+			dir := people(t)
+			put(dir, "new.jsonl", `{"id":1}`+"\n")
+			must(t, dir, "merge", "people", "--source", "s=new.jsonl", "--sql", "MERGE INTO "+into+" AS x USING s ON x.id = s.id WHEN MATCHED THEN DELETE")
+			if got := must(t, dir, "cat", "people"); got != "" {
+				t.Errorf("rows\n%s", got)
+			}
+		})
+	}
+	for flag, text := range map[string]string{"--on": "target.id = = source.id", "--when-matched-update": "name = = 'x'", "--when-matched-delete": "name = = 'x'", "--when-not-matched-insert": "id = = 1"} {
+		t.Run("the place of a fault in "+flag, func(t *testing.T) {
+			dir := people(t)
+			put(dir, "new.jsonl", `{"id":1}`+"\n")
+			args := []string{"merge", "people", "--from", "new.jsonl", flag, text}
+			if flag != "--on" {
+				args = append(args, "--on", "target.id = source.id")
+			} else {
+				args = append(args, "--when-matched-delete", "true")
+			}
+			r := sluice(t, dir, args...)
+			refused(t, r, exitUsage, "PARSE_SYNTAX_ERROR")
+			want := fmt.Sprintf("line 1, column %d", strings.Index(text, "= =")+3)
+			if !strings.Contains(r.stderr, flag) || !strings.Contains(r.stderr, want) {
+				t.Errorf("want %s and %s: %s", flag, want, r.stderr)
+			}
+		})
+	}
 	t.Run("B60 schema evolution", func(t *testing.T) {
 		dir := people(t)
 		put(dir, "new.jsonl", `{"id":1,"tags":["a","b"],"n":{"x":1}}`+"\n"+`{"id":5,"tags":null,"n":{"y":2.5}}`+"\n")
@@ -66,13 +95,17 @@ func TestMerge_StatementAndFlags(t *testing.T) {
 	}{
 		{"no statement", "MISSING_FLAG", exitUsage, []string{"--from", "new.jsonl"}},
 		{"both forms", "INVALID_FLAG", exitUsage, []string{"--from", "new.jsonl", "--sql", "x", "--on", "true"}},
-		{"no source", "MISSING_FLAG", exitUsage, []string{"--sql", "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
-		{"another source", "INVALID_FLAG", exitUsage, []string{"--source", "x=new.jsonl", "--sql", "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
-		{"a text that is no statement", "PARSE_SYNTAX_ERROR", exitUsage, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO t USING s WHEN MATCHED THEN DELETE"}},
-		{"a column that is not there", "DELTA_MERGE_UNRESOLVED_EXPRESSION", exitUsage, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO t USING s ON t.nope = s.id WHEN MATCHED THEN DELETE"}},
-		{"several source rows", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", exitRefused, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = 'x'"}},
-		{"values of two kinds", "INVALID_JSON", exitRefused, []string{"--source", "s=bad.jsonl", "--sql", "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
-		{"no such file", "FILE_NOT_FOUND", exitNotFound, []string{"--source", "s=none.jsonl", "--sql", "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
+		{"no source", "MISSING_FLAG", exitUsage, []string{"--sql", "MERGE INTO people t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
+		{"another source", "INVALID_FLAG", exitUsage, []string{"--source", "x=new.jsonl", "--sql", "MERGE INTO people t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
+		{"a text that is no statement", "PARSE_SYNTAX_ERROR", exitUsage, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO people t USING s WHEN MATCHED THEN DELETE"}},
+		{"a column that is not there", "DELTA_MERGE_UNRESOLVED_EXPRESSION", exitUsage, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO people t USING s ON t.nope = s.id WHEN MATCHED THEN DELETE"}},
+		{"several source rows", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", exitRefused, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO people t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = 'x'"}},
+		{"values of two kinds", "INVALID_JSON", exitRefused, []string{"--source", "s=bad.jsonl", "--sql", "MERGE INTO people t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
+		{"another table", "MERGE_TARGET_MISMATCH", exitUsage, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO orders USING s ON orders.id = s.id WHEN MATCHED THEN DELETE"}},
+		{"another path", "MERGE_TARGET_MISMATCH", exitUsage, []string{"--source", "s=new.jsonl", "--sql", "MERGE INTO delta.`./people2` p USING s ON p.id = s.id WHEN MATCHED THEN DELETE"}},
+		{"flags without a clause", "MISSING_FLAG", exitUsage, []string{"--from", "new.jsonl", "--on", "target.id = source.id"}},
+		{"a delete that leaves nothing to update", "INVALID_FLAG", exitUsage, []string{"--from", "new.jsonl", "--on", "target.id = source.id", "--when-matched-delete", "TRUE", "--when-matched-update", "*"}},
+		{"no such file", "FILE_NOT_FOUND", exitNotFound, []string{"--source", "s=none.jsonl", "--sql", "MERGE INTO people t USING s ON t.id = s.id WHEN MATCHED THEN DELETE"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := people(t)

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/apply/event"
-	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func TestParseTemplate_Forms(t *testing.T) {
@@ -56,7 +55,7 @@ func TestTemplate_NamesStayInside(t *testing.T) {
 	if got, err := tmpl.dir(event.Table{Database: "shop", Name: "t"}); err != nil || got != "shop/t" {
 		t.Errorf("database for schema: got %s, %v", got, err)
 	}
-	testenv.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.StringN(1, 20, -1).Draw(t, "a"), rapid.StringN(1, 20, -1).Draw(t, "b")
 		dir, err := tmpl.dir(event.Table{Schema: "s", Name: a})
 		if err != nil {

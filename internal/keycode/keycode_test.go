@@ -12,7 +12,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
-	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -120,7 +119,7 @@ func compareTuples(cols []arrow.Array, i, j int) int {
 }
 
 func TestEncoder_OrderIsTheTotalOrder(t *testing.T) {
-	testenv.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		types := drawTypes(t)
 		e, err := NewEncoder(types)
 		if err != nil {
@@ -148,7 +147,7 @@ func TestEncoder_OrderIsTheTotalOrder(t *testing.T) {
 }
 
 func TestEncoder_DecodeIsTheInverse(t *testing.T) {
-	testenv.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		types := drawTypes(t)
 		e, _ := NewEncoder(types)
 		const rows = 3
@@ -191,7 +190,7 @@ func TestEncoder_DecodeIsTheInverse(t *testing.T) {
 }
 
 func TestEncoder_DecodeHostile(t *testing.T) {
-	testenv.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		types := drawTypes(t)
 		e, _ := NewEncoder(types)
 		key := e.Append(nil, drawColumns(t, types, 1), 0)

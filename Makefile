@@ -27,9 +27,10 @@ check: ## gofmt, vet, staticcheck, builds for other systems
 lint: ## import order, doc.go, file length, forbidden calls
 	go test ./internal/lint
 
-setup-engines: ## delta-rs, Spark and object stores in build/engines (or SLUICE_ENGINES), once
+setup-engines: ## delta-rs, Spark, object stores and Kafka in build/engines (or SLUICE_ENGINES), once
 	@conformance/setup-engines.sh
 	@conformance/setup-stores.sh
+	@conformance/kafka/setup.sh
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzzer for FUZZTIME (30s)

@@ -88,7 +88,7 @@ func fingerprint(r *event.Record) string {
 		return "unreadable"
 	case r.Value == nil:
 		return "control"
-	case len(r.Value) > 5 && (r.Value[0] == 0 || r.Value[0] == 1):
+	case len(r.Value) > 5 && (r.Value[0] == 0 || r.Value[0] == 1 || r.Value[0] == 3):
 		return framedAvro
 	}
 	if bytes.HasPrefix(r.Value, []byte("Obj\x01")) {

@@ -1,9 +1,12 @@
 package avro
 
 import (
+	"bytes"
+	"compress/zlib"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -13,7 +16,7 @@ import (
 // Ref names a schema in a registry.
 type Ref struct {
 	// Kind is what the id counts: "id" (Confluent's API), "guid", "globalId",
-	// "contentId".
+	// "contentId", "glue" (a schema version of AWS Glue).
 	Kind, ID string
 }
 
@@ -26,6 +29,14 @@ func unframe(b []byte, headers []event.Header, side, idKind string) (Ref, []byte
 		return ref, b, err
 	}
 	switch {
+	case len(b) >= 18 && b[0] == 3 && (b[1] == 0 || b[1] == 5):
+		// AWS Glue: version, compression (5 is zlib), UUID of the schema's version.
+		ref := Ref{"glue", guid(hex.EncodeToString(b[2:18]))}
+		if b[1] == 0 {
+			return ref, b[18:], nil
+		}
+		body, err := inflate(b[18:])
+		return ref, body, err
 	case len(b) >= 17 && b[0] == 1:
 		g := hex.EncodeToString(b[1:17])
 		return Ref{"guid", guid(g)}, b[17:], nil
@@ -46,6 +57,28 @@ func unframe(b []byte, headers []event.Header, side, idKind string) (Ref, []byte
 		return Ref{}, nil, fmt.Errorf("schema id %d", id)
 	}
 	return Ref{"globalId", strconv.FormatUint(uint64(id), 10)}, b[9:], nil
+}
+
+// maxInflated bounds what one compressed body may become.
+const maxInflated = 64 << 20
+
+// inflate unpacks zlib.
+func inflate(b []byte) ([]byte, error) {
+	z, err := zlib.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("compressed body: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
+	if err == nil {
+		err = z.Close()
+	}
+	if err == nil && len(out) > maxInflated {
+		err = fmt.Errorf("more than %d bytes", maxInflated)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compressed body: %w", err)
+	}
+	return out, nil
 }
 
 func guid(h string) string {

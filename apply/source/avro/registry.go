@@ -53,6 +53,9 @@ func (g *Registry) Schema(ctx context.Context, r Ref) ([]byte, error) {
 	if ok {
 		return text, nil
 	}
+	if r.Kind == "glue" {
+		return nil, &Error{"REGISTRY_REFUSED", fmt.Sprintf("schema %s is one of AWS Glue, whose API is not spoken: give the schemas by their version ids in a file, --option schemas=FILE", r)}
+	}
 	text, err := g.ask(ctx, r)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type Schema struct {
 type Field struct {
 	Name       string
 	Schema     *Schema
-	HasDefault bool
+	HasDefault bool // other than null
 }
 
 // maxSchemaDepth bounds nesting: deeper schemas are refused.
@@ -186,8 +186,8 @@ func (p *parser) fields(s *Schema, v any, space string, depth int) error {
 		if err != nil {
 			return fmt.Errorf("field %s: %w", name, err)
 		}
-		_, has := m["default"]
-		s.Fields = append(s.Fields, Field{Name: name, Schema: typ, HasDefault: has})
+		// Every nullable field has the default null, which says nothing.
+		s.Fields = append(s.Fields, Field{Name: name, Schema: typ, HasDefault: m["default"] != nil})
 	}
 	return nil
 }

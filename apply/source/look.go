@@ -49,6 +49,9 @@ func LookAt(ctx context.Context, s Spec) (*Look, error) {
 		return nil, err
 	}
 	defer opened.Source.Close()
+	if opened.Format == Postgres {
+		return nil, &Error{Code: "BAD_OPTION", Reason: "a server has no events to look at before it is read: a dry run of apply says what it has"}
+	}
 	out := &Look{Format: opened.Format, Explain: opened.Explain}
 	if out.Explain == "" {
 		out.Explain = "as asked for"

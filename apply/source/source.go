@@ -36,7 +36,7 @@ const (
 // Formats lists the names that ParseFormat takes: those above and those of
 // package changes.
 func Formats() []Format {
-	out := []Format{Auto, Debezium, DebeziumPlain, Rows, DeltaFeed}
+	out := []Format{Auto, Debezium, DebeziumPlain, Rows, DeltaFeed, Postgres}
 	for _, name := range changes.Names() {
 		out = append(out, Format(name))
 	}
@@ -67,8 +67,8 @@ func formatNames() string {
 // Spec says what to read and how.
 type Spec struct {
 	Format Format // "" is Auto
-	// From are files, globs, directories and "-"; or kafka://brokers/topics; or,
-	// with OpenTable, a Delta table.
+	// From are files, globs, directories and "-"; or kafka://brokers/topics; or
+	// postgres://user@host/database; or, with OpenTable, a Delta table.
 	From []string
 	// Keys are the user's key columns; nil: those that the format carries.
 	Keys []string
@@ -87,6 +87,10 @@ type Spec struct {
 	// OpenTable opens the newest version of the Delta table at a path of From; nil
 	// where there is none. Without it tables are no sources.
 	OpenTable func(ctx context.Context, path string) (*deltalog.Snapshot, error)
+
+	// Once: a server is copied and not followed. Follow: readings follow each other, so
+	// one of a server that has much may end early.
+	Once, Follow bool
 
 	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
 	TimeZone *time.Location
@@ -125,6 +129,9 @@ type Opened struct {
 // Open makes the source and its decoders. Without a format the first records
 // decide; standard input is buffered for that.
 func Open(ctx context.Context, s Spec) (*Opened, error) {
+	if out, err := s.openPostgres(); out != nil || err != nil {
+		return out, err
+	}
 	if out, err := s.openFeed(ctx); out != nil || err != nil {
 		return out, err
 	}

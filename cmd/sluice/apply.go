@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -83,6 +84,7 @@ func newApplyCommand(a *app) *cobra.Command {
 			if st.file != "" {
 				return a.applyStatements(cmd, &st, &f)
 			}
+			f.followServer(cmd.Flags().Changed("follow"))
 			return a.apply(cmd.Context(), &f)
 		},
 	}
@@ -97,7 +99,7 @@ func (f *applyFlags) register(p *pflag.FlagSet) {
 	f.onPoison.values = []string{"quarantine", "fail"}
 	f.batchRows, f.batchBytes = 100000, 256e6
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
-	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input (.gz .zst .bz2 .snappy are read as they are; may be\nrepeated), kafka://host:port/topic, or a Delta table, whose change feed is followed (required)")
+	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input (.gz .zst .bz2 .snappy are read as they are; may be\nrepeated), kafka://host:port/topic, postgres://user@host/database?tables=SCHEMA.TABLE, or a Delta table,\nwhose change feed is followed (required)")
 	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
 	p.StringVar(&f.table, "table", "", "source table of a mixed stream: NAME or SCHEMA.NAME (default: all, which then needs {table})")
 	p.Var(&f.keys, "keys", "key columns (default: those that the events carry)")
@@ -150,7 +152,7 @@ func (f *applyFlags) check() error {
 		problems = append(problems, "--columns and --except-columns exclude each other")
 	}
 	for _, src := range f.from {
-		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && scheme != "kafka" {
+		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && scheme != "kafka" && !postgres.IsURL(src) {
 			return notYet("source " + scheme + "://")
 		}
 		if isTable(src) && !f.snapshot && len(f.from) > 1 {
@@ -231,6 +233,12 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	in, err := a.openInput(ctx, f, columns)
 	if err != nil {
 		return err
+	}
+	if src, ok := in.Source.(*postgres.Source); ok {
+		if f.dryRun {
+			return errors.Join(a.planServer(ctx, f, src, targets), src.Close())
+		}
+		f.retained = src.RetainedWAL
 	}
 	total := in.bytes
 	if f.follow {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-data/sluice/apply/source/deltafeed"
 	"github.com/sluice-data/sluice/apply/source/files"
 	"github.com/sluice-data/sluice/apply/source/kafka"
+	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/cdf"
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/dv"
@@ -230,7 +231,10 @@ func (f *failure) ofStreams(err error) {
 	var feed *deltafeed.Error
 	var registry *avro.Error
 	var setup *changes.ConfigError
+	var server *postgres.Error
 	switch {
+	case errors.As(err, &server):
+		f.code = server.Code
 	case errors.As(err, &topic):
 		f.code = topic.Code
 	case errors.As(err, &feed):
@@ -243,11 +247,11 @@ func (f *failure) ofStreams(err error) {
 		return
 	}
 	switch f.code {
-	case "BAD_OPTION":
+	case "BAD_OPTION", "SECRET_IN_URL":
 		f.exit = exitUsage
-	case "INPUT_GONE", "TOPIC_NOT_FOUND":
+	case "INPUT_GONE", "TOPIC_NOT_FOUND", "NO_TABLES", "SLOT_LOST":
 		f.exit = exitNotFound
-	case "KAFKA_STALLED", "KAFKA_UNREACHABLE", "SCHEMA_UNKNOWN", "REGISTRY_UNREACHABLE", "REGISTRY_REFUSED":
+	case "SERVER_UNREACHABLE", "LOGIN_FAILED", "KAFKA_STALLED", "KAFKA_UNREACHABLE", "SCHEMA_UNKNOWN", "REGISTRY_UNREACHABLE", "REGISTRY_REFUSED":
 		f.exit = exitFailed
 	default:
 		f.exit = exitRefused

@@ -18,11 +18,12 @@ type followFlags struct {
 	follow   bool
 	interval durationFlag
 	listen   string
+	retained func() int64 // WAL that a server keeps for us; nil for other sources
 }
 
 func (f *followFlags) register(p *pflag.FlagSet) {
 	f.interval = durationFlag(10 * time.Second)
-	p.BoolVar(&f.follow, "follow", false, "keep reading as the input grows, until stopped")
+	p.BoolVar(&f.follow, "follow", false, "keep reading as the input grows, until stopped (default for postgres://, unless --once)")
 	p.Var(&f.interval, "batch-interval", "with --follow: time between two looks at the input, each of which commits what it finds")
 	p.StringVar(&f.listen, "listen", "", "with --follow: address for /ping, /ready and /metrics (Prometheus), for example :9090")
 }
@@ -55,6 +56,9 @@ func (f *followFlags) problems(a *applyFlags) []string {
 // and the next start goes on from there.
 func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Context) (apply.Result, error)) error {
 	m := newApplyMetrics(a.clock)
+	if f.retained != nil {
+		m.watchServer(f.retained)
+	}
 	if f.listen != "" {
 		stop, err := m.serve(f.listen)
 		if err != nil {

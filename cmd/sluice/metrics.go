@@ -56,6 +56,12 @@ func newApplyMetrics(clock func() time.Time) *applyMetrics {
 	return m
 }
 
+// watchServer adds what a followed server holds back for the flow.
+func (m *applyMetrics) watchServer(retained func() int64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "sluice", Subsystem: "postgres", Name: "retained_wal_bytes",
+		Help: "WAL that the server keeps for the flow's replication slot."}, func() float64 { return float64(retained()) }))
+}
+
 // round takes the result of one look at the input in.
 func (m *applyMetrics) round(r apply.Result, err error) {
 	now := float64(m.clock().UnixNano()) / 1e9

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/source"
 	"github.com/sluice-data/sluice/apply/source/kafka"
+	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/apply/source/rows"
 	"github.com/sluice-data/sluice/delta"
 	deltalog "github.com/sluice-data/sluice/log"
@@ -59,7 +60,7 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 		return source.Spec{}, err
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv}
+		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}
@@ -70,7 +71,7 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 // sourceTable opens a table as a source; nil if there is none at the path. Globs
 // and files are none.
 func (a *app) sourceTable(ctx context.Context, location string) (*deltalog.Snapshot, error) {
-	if kafka.IsURL(location) {
+	if kafka.IsURL(location) || postgres.IsURL(location) {
 		return nil, nil
 	}
 	if local := strings.TrimPrefix(location, "file://"); !strings.Contains(local, "://") {

@@ -97,6 +97,9 @@ func (a *attempt) run(ctx context.Context) (done bool, err error) {
 		if a.t.run.flow.DryRun {
 			a.t.result.Plan = a.plan()
 		}
+		if a.fold != nil && !a.shape.grown { // columns that join come with a batch that changes something
+			a.t.def = &a.def
+		}
 		a.account()
 		return true, nil
 	}

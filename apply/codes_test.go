@@ -23,7 +23,7 @@ func TestRun_Codes(t *testing.T) {
 		b := newBench(t, "")
 		b.flow.IgnoreNullUpdates = true
 		b.must(t, "U 1@5 (Ann, Rome)")
-		spec := b.snapshotSpec(textSnapshot{"9", full})
+		spec := b.snapshotSpec(textSnapshot{version: "9", rows: full})
 		spec.Flow.IgnoreNullUpdates = false
 		_, err := Run(ctx, spec, b.opts)
 		wantCode(t, err, CodeInteropIgnoreNull)
@@ -32,7 +32,7 @@ func TestRun_Codes(t *testing.T) {
 		b := newBench(t, "")
 		for _, set := range []func(*Flow){func(f *Flow) { f.ApplyAsDeletes = "true" }, func(f *Flow) { f.StoredAsSCDType = "bitemporal" }, func(f *Flow) { f.IgnoreNullUpdates = true },
 			func(f *Flow) { f.SequenceBy = "id" }, func(f *Flow) { f.MaxDeleteFraction = 2 }, func(f *Flow) { f.MissingGrace = -1 }} {
-			spec := b.snapshotSpec(textSnapshot{"9", full})
+			spec := b.snapshotSpec(textSnapshot{version: "9", rows: full})
 			set(&spec.Flow)
 			if _, err := Run(ctx, spec, b.opts); err == nil || !strings.Contains(err.Error(), "INVALID_OPTION") {
 				t.Errorf("got %v", err)

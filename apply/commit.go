@@ -148,7 +148,14 @@ func (p *proposal) writeState(ctx context.Context) error {
 	if p.def != nil {
 		next.flows[t.flow] = *p.def
 	}
-	if d, ok := next.flows[t.flow]; ok {
+	d, ok := next.flows[t.flow]
+	if !ok && (p.positions != nil || p.once) {
+		d, ok = flowDef{Name: t.flow}, true // its positions come first
+		if t.def != nil {
+			d = *t.def
+		}
+	}
+	if ok {
 		d.Last = max(now.UnixMicro(), p.base.flows[t.flow].Last)
 		next.flows[t.flow] = d
 	}

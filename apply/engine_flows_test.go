@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // flowText writes the settings of a model flow as an example file has them.
@@ -37,7 +38,7 @@ func flowText(f model.Flow) string {
 func TestRun_ModelOfFlows(t *testing.T) {
 	for _, stored := range []string{model.StoredSCD1, model.StoredSCD2, model.StoredBitemporal} {
 		t.Run("laws "+stored, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
+			testenv.Check(t, func(rt *rapid.T) {
 				f, g := model.Generator{Columns: []string{"a", "b", "c"}, Keys: 3, Seqs: 8, Truncates: true}.Flow(rt, stored)
 				config := flowText(f)
 				b := newBench(t, config)

@@ -8,13 +8,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // The engine equals the model for random events in random cuts with redelivery
 // (laws 1, 2 and 6 of auto-cdc 2.12): after every run the table is the model's of
 // all events so far, and the feed is what leads from the last table to it.
 func TestRun_Model(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		g := model.Generator{Columns: []string{"a", "b", "c"}, Keys: 4, Seqs: 8, Truncates: rapid.Bool().Draw(rt, "truncates"),
 			Unavailable: rapid.Bool().Draw(rt, "unavailable"), Growth: rapid.Bool().Draw(rt, "growth")}
 		g.Conflicts = !g.Unavailable && !g.Growth

@@ -127,6 +127,9 @@ func (r *StateReport) Text() []string {
 	}
 	for _, f := range r.Flows {
 		text := fmt.Sprintf("flow %s: keys %s, sequence %s, SCD type %s", f.Name, strings.Join(f.Keys, ", "), f.Sequence, f.StoredAs)
+		if f.StoredAs == "" {
+			text = "flow " + f.Name + ": positions only, no rows yet"
+		}
 		if f.Snapshot != "" {
 			text += ", snapshot " + f.Snapshot
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func seqBytes(v model.Value) []byte { return binary.BigEndian.AppendUint64(nil, uint64(v.(int64))) }
@@ -83,7 +84,7 @@ func joinAll(events []model.Event, columns []string) model.Table {
 
 // Registers equal the definition (auto-cdc 2.5) for any order of the events.
 func TestRegister_Model(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		g := model.Generator{Columns: []string{"a", "b", "c"}, Keys: 3, Seqs: 7, Truncates: true,
 			Unavailable: rapid.Bool().Draw(t, "unavailable"), Growth: rapid.Bool().Draw(t, "growth")}
 		g.Conflicts = !g.Unavailable && !g.Growth

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // collectAll drops what keepHidden lets go of everything learned so far.
@@ -36,7 +37,7 @@ func (b *bench) collectAll(t testing.TB) (dropped int) {
 // what was collected (auto-cdc 2.12: one anchor below W suffices).
 func TestKeepHidden_Model(t *testing.T) {
 	total := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		f, g := model.Generator{Columns: []string{"a", "b"}, Keys: 2, Seqs: 8}.Flow(rt, model.StoredSCD2)
 		config := flowText(f)
 		script, err := model.NewScript(config)

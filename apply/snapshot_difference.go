@@ -108,7 +108,7 @@ func (t *target) fitSnapshot(d *difference, plans []*plan, rescued bool) error {
 		return nil
 	}
 	def, ok := t.state.flows[t.flow]
-	if !ok || t.snap == nil {
+	if !ok || def.unread() || t.snap == nil {
 		return nil
 	}
 	var err error
@@ -121,7 +121,7 @@ func (t *target) fitSnapshot(d *difference, plans []*plan, rescued bool) error {
 
 // interop are the limits of a snapshot flow beside change flows (auto-cdc 2.8).
 func interop(have, want flowDef) error {
-	if have.Snapshot {
+	if have.Snapshot || have.unread() {
 		return nil
 	}
 	names := func(d flowDef) string {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -21,11 +22,13 @@ import (
 type textSnapshots struct {
 	n    *notation
 	list []textSnapshot
+	held []textSnapshot // what the source lists; nil: it keeps no list
 }
 
 type textSnapshot struct {
 	version string // "" has none
 	rows    []string
+	columns bool // without rows it still tells its columns
 }
 
 func (s *textSnapshots) Next(_ context.Context, _ *event.SnapshotVersion) (*event.Snapshot, error) {
@@ -34,6 +37,10 @@ func (s *textSnapshots) Next(_ context.Context, _ *event.SnapshotVersion) (*even
 	}
 	x := s.list[0]
 	s.list = s.list[1:]
+	return s.make(x)
+}
+
+func (s *textSnapshots) make(x textSnapshot) (*event.Snapshot, error) {
 	out := &event.Snapshot{Name: "snapshot " + x.version}
 	if x.version != "" {
 		as, err := schema.ArrowType(s.n.seq)
@@ -69,6 +76,35 @@ func (s *textSnapshots) Next(_ context.Context, _ *event.SnapshotVersion) (*even
 				return
 			}
 		}
+		if len(decoded.Batches) == 0 && x.columns {
+			line, err := s.n.parse("U 1@0 (a, b)")
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			b, err := s.n.batch([]model.Line{line}, []*event.Record{{}})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			b.Ops, b.Offsets, b.Lines, b.Rows = nil, nil, nil, b.Rows.NewSlice(0, 0)
+			yield(b, nil)
+		}
+	}
+	return out, nil
+}
+
+func (s *textSnapshots) Held(context.Context, *event.SnapshotVersion) ([]*event.Snapshot, error) {
+	if s.held == nil {
+		return nil, nil
+	}
+	out := []*event.Snapshot{}
+	for _, x := range s.held {
+		e, err := s.make(x)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
 	}
 	return out, nil
 }
@@ -88,13 +124,13 @@ func (b *bench) snapshotSpec(list ...textSnapshot) Spec {
 }
 
 func (b *bench) snapshot(version string, rows []string) (Result, error) {
-	return Run(context.Background(), b.snapshotSpec(textSnapshot{version, rows}), b.opts)
+	return Run(context.Background(), b.snapshotSpec(textSnapshot{version: version, rows: rows}), b.opts)
 }
 
 // Snapshots by difference are the event sets that they are defined as (law 7 of
 // auto-cdc 2.12), beside a change flow on SCD type 1.
 func TestRun_SnapshotsModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		config := "data: a STRING, b STRING\nstored-as: " + rapid.SampledFrom([]string{"1", "1", "2"}).Draw(rt, "stored")
 		b := newBench(t, config)
 		script, err := model.NewScript(config)
@@ -166,7 +202,7 @@ func TestRun_SnapshotGuards(t *testing.T) {
 	}
 	t.Run("an empty snapshot asks", func(t *testing.T) {
 		b := start(t)
-		_, err := run(b, func(f *Flow) { f.AllowEmptySnapshot = false }, textSnapshot{"2", nil})
+		_, err := run(b, func(f *Flow) { f.AllowEmptySnapshot = false }, textSnapshot{version: "2", rows: nil})
 		wantCode(t, err, CodeSnapshotEmpty)
 		if got := b.table(t); len(got) != 4 {
 			t.Errorf("table %q", got)
@@ -174,9 +210,9 @@ func TestRun_SnapshotGuards(t *testing.T) {
 	})
 	t.Run("too many deletes", func(t *testing.T) {
 		b := start(t)
-		_, err := run(b, func(f *Flow) { f.MaxDeleteFraction = 0.5 }, textSnapshot{"2", full[:1]})
+		_, err := run(b, func(f *Flow) { f.MaxDeleteFraction = 0.5 }, textSnapshot{version: "2", rows: full[:1]})
 		wantCode(t, err, CodeSnapshotDeletes)
-		if _, err := run(b, func(f *Flow) { f.MaxDeleteFraction = 0.5 }, textSnapshot{"2", full[:2]}); err != nil {
+		if _, err := run(b, func(f *Flow) { f.MaxDeleteFraction = 0.5 }, textSnapshot{version: "2", rows: full[:2]}); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.table(t); len(got) != 2 {
@@ -186,27 +222,27 @@ func TestRun_SnapshotGuards(t *testing.T) {
 	t.Run("a grace before a missing key counts as deleted", func(t *testing.T) {
 		b := start(t)
 		grace := func(f *Flow) { f.MissingGrace = 2 }
-		res, err := run(b, grace, textSnapshot{"2", full[:3]}, textSnapshot{"3", full}, textSnapshot{"4", full[:3]})
+		res, err := run(b, grace, textSnapshot{version: "2", rows: full[:3]}, textSnapshot{version: "3", rows: full}, textSnapshot{version: "4", rows: full[:3]})
 		if err != nil || res.Rows.Deleted != 0 || res.Snapshots != 3 {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		if res, err = run(b, grace, textSnapshot{"5", full[:3]}); err != nil || res.Rows.Deleted != 1 {
+		if res, err = run(b, grace, textSnapshot{version: "5", rows: full[:3]}); err != nil || res.Rows.Deleted != 1 {
 			t.Fatalf("%+v, %v", res, err)
 		}
 	})
 	t.Run("without a version only an empty target is filled", func(t *testing.T) {
 		b := newBench(t, "")
-		if _, err := run(b, func(*Flow) {}, textSnapshot{"", full}); err != nil {
+		if _, err := run(b, func(*Flow) {}, textSnapshot{version: "", rows: full}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := run(b, func(*Flow) {}, textSnapshot{"", full})
+		_, err := run(b, func(*Flow) {}, textSnapshot{version: "", rows: full})
 		wantCode(t, err, CodeSnapshotWithoutVersion)
 		once := func(f *Flow) { f.Once = true }
 		c := newBench(t, "")
-		if _, err := run(c, once, textSnapshot{"", full}); err != nil {
+		if _, err := run(c, once, textSnapshot{version: "", rows: full}); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := run(c, once, textSnapshot{"", full}); err != nil || res.Snapshots != 0 {
+		if res, err := run(c, once, textSnapshot{version: "", rows: full}); err != nil || res.Snapshots != 0 {
 			t.Fatalf("ONCE ran again: %+v, %v", res, err)
 		}
 	})
@@ -216,7 +252,7 @@ func TestRun_SnapshotGuards(t *testing.T) {
 		_, err := b.snapshot("b", full)
 		wantCode(t, err, CodeSnapshotVersionChanged)
 		b.n.seq = schema.Long
-		_, err = run(b, func(f *Flow) { f.Name = "other" }, textSnapshot{"2", full})
+		_, err = run(b, func(f *Flow) { f.Name = "other" }, textSnapshot{version: "2", rows: full})
 		wantCode(t, err, CodeTwoSnapshots)
 		c := newBench(t, "seq: STRUCT<m: MAP<STRING, STRING>>")
 		c.n.seq = &schema.Map{Key: schema.String, Value: schema.String}
@@ -250,7 +286,7 @@ func TestRun_SnapshotGuards(t *testing.T) {
 		b.n.seq = schema.Long
 		_, err := b.snapshot("2", full)
 		wantCode(t, err, CodeInteropSequence)
-		spec := b.snapshotSpec(textSnapshot{"2", full})
+		spec := b.snapshotSpec(textSnapshot{version: "2", rows: full})
 		spec.Flow.Keys = []string{"name"}
 		_, err = Run(context.Background(), spec, b.opts)
 		if e := codeOf(err, ""); e != CodeInteropKeys && !strings.Contains(fmt.Sprint(err), "KEY") {
@@ -263,5 +299,8 @@ type oneSnapshot struct{ s *event.Snapshot }
 
 func (o oneSnapshot) Next(context.Context, *event.SnapshotVersion) (*event.Snapshot, error) {
 	return o.s, nil
+}
+func (oneSnapshot) Held(context.Context, *event.SnapshotVersion) ([]*event.Snapshot, error) {
+	return nil, nil
 }
 func (oneSnapshot) Close() error { return nil }

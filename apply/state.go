@@ -114,6 +114,10 @@ type flowDef struct {
 	Last int64 `json:"last,omitempty"`
 }
 
+// unread: the flow has committed positions and has not shown yet what it is of. Only
+// its name, its positions and the time of its last commit count (apply-state 7.1).
+func (d *flowDef) unread() bool { return d.StoredAs == "" }
+
 type typedKey struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
@@ -159,8 +163,11 @@ type snapshotMark struct {
 	Column string `json:"column"`
 	Type   string `json:"type"`  // DDL form
 	Epoch  int32  `json:"epoch"` // of the snapshot's columns
-	seq    []byte
-	at     int64
+	// Applied are the versions that were applied, of those that the source still
+	// showed at the last commit; nil where the source keeps no list.
+	Applied [][]byte `json:"applied,omitempty"`
+	seq     []byte
+	at      int64
 }
 
 // missing counts the snapshots in a row, up to version seq, that lacked a key.

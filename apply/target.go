@@ -41,7 +41,10 @@ type target struct {
 	// state and wait for the next commit to be written.
 	walked []stateRow
 
+	applied   [][]byte // versions of snapshots that were applied, if the source lists them
+	listed    bool
 	positions []event.Position // as far as the run has read
+	def       *flowDef         // of the last batch that changed nothing; nil: none did
 	touched   bool             // the run brought events
 	settled   bool             // positions are what the state holds
 	plans     map[string]*plan

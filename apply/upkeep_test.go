@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/model"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // turnClock is a clock that a test turns on.
@@ -105,7 +106,7 @@ func TestUpkeep_Collection(t *testing.T) {
 // Under the lateness contract a collected history gives what the whole one gives:
 // one anchor below W is enough (auto-cdc 2.12).
 func TestUpkeep_HistoryModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		config := "data: a STRING, b STRING\nstored-as: " + rapid.SampledFrom([]string{"2", "1"}).Draw(rt, "stored")
 		b, c := newBench(t, config), newTurnClock()
 		b.opts.Clock = c.now

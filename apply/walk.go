@@ -238,7 +238,9 @@ func (t *target) lost(c *deltalog.Commit, err error) error {
 // sequence.
 func (t *target) anyFlow() (flowDef, bool) {
 	for _, d := range t.state.flows {
-		return d, true
+		if !d.unread() {
+			return d, true
+		}
 	}
 	return flowDef{}, false
 }

@@ -46,7 +46,7 @@ func replay(rows map[string]int, lines []string) error {
 // version, whatever was done to the table in between.
 func TestFeed_ReplayEqualsSnapshot(t *testing.T) {
 	const ddl = "id BIGINT, p STRING, v INT"
-	rapid.Check(t, func(r *rapid.T) {
+	testenv.Check(t, func(r *rapid.T) {
 		ctx := context.Background()
 		spec := testtable.Spec{DDL: ddl, Properties: feedOn}
 		if rapid.Bool().Draw(r, "partitioned") {

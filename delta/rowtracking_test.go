@@ -158,7 +158,7 @@ func errCode(err error) string {
 // TestTable_RowTrackingRandom: whatever happens to a table, a row keeps its id until
 // it is deleted, its version changes when it does, and no id is given twice.
 func TestTable_RowTrackingRandom(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		props := map[string]string{"delta.enableRowTracking": "true"}
 		if rapid.Bool().Draw(rt, "vectors") {
 			props["delta.enableDeletionVectors"] = "true"

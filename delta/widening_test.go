@@ -238,7 +238,7 @@ func TestTable_DropFeature(t *testing.T) {
 // TestEvolution_Rand holds random lists of schema changes and writes against a model:
 // a table of maps.
 func TestEvolution_Rand(outer *testing.T) {
-	rapid.Check(outer, func(t *rapid.T) {
+	testenv.Check(outer, func(t *rapid.T) {
 		mode := rapid.SampledFrom([]string{"none", "name", "id"}).Draw(t, "mode")
 		tb := newEvolving(t, mode)
 		m := &evolutionModel{tb: outer, columns: []string{"id"}, types: map[string]string{"id": "INT"}}

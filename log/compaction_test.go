@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -83,7 +84,7 @@ func TestCompaction(t *testing.T) {
 		}
 		return out
 	}
-	t.Run("R-721 R-107 random ranges: the state is that of the plain commits", rapid.MakeCheck(func(rt *rapid.T) {
+	t.Run("R-721 R-107 random ranges: the state is that of the plain commits", testenv.MakeCheck(func(rt *rapid.T) {
 		m := storage.NewMemory("m")
 		l := quietLog(m)
 		n := rapid.IntRange(3, 14).Draw(rt, "commits")
@@ -220,7 +221,7 @@ func TestCompaction(t *testing.T) {
 
 func TestChecksum(t *testing.T) {
 	ctx := context.Background()
-	t.Run("W-725 R-722 after every commit what a replay counts", rapid.MakeCheck(func(rt *rapid.T) {
+	t.Run("W-725 R-722 after every commit what a replay counts", testenv.MakeCheck(func(rt *rapid.T) {
 		m := storage.NewMemory("m")
 		l := quietLog(m)
 		n := rapid.IntRange(2, 12).Draw(rt, "commits")

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -249,7 +250,7 @@ func TestConflict_TwoCreators(t *testing.T) {
 // (C-43, 3.3).
 func TestConflict_Serializable(t *testing.T) {
 	for _, level := range []IsolationLevel{Serializable, WriteSerializable} {
-		t.Run("C-43 C-23 C-24 C-25 C-26 "+string(level), rapid.MakeCheck(func(rt *rapid.T) {
+		t.Run("C-43 C-23 C-24 C-25 C-26 "+string(level), testenv.MakeCheck(func(rt *rapid.T) {
 			ctx := context.Background()
 			clock := newTestClock()
 			l := Open(storage.NewMemory("m"), Options{Clock: clock.Now, Sleep: noSleep})

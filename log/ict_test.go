@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -148,7 +149,7 @@ func TestInCommitTimestamps(t *testing.T) {
 		_, err := tx.Commit(ctx, CommitOptions{Operation: "WRITE"})
 		wantError(t, err, ErrCorrupt, "DELTA_MISSING_COMMIT_TIMESTAMP")
 	})
-	t.Run("W-751 C-36 racing writers with clocks of their own", rapid.MakeCheck(func(rt *rapid.T) {
+	t.Run("W-751 C-36 racing writers with clocks of their own", testenv.MakeCheck(func(rt *rapid.T) {
 		m := storage.NewMemory("m")
 		open := func() *Log {
 			at := time.Unix(1_700_000_000+rapid.Int64Range(-500, 500).Draw(rt, "skew"), 0)
@@ -362,7 +363,7 @@ func TestRowTracking(t *testing.T) {
 			t.Errorf("%v %d", got, mark)
 		}
 	})
-	t.Run("W-801 W-802 C-21 random writers never share an id", rapid.MakeCheck(func(rt *rapid.T) {
+	t.Run("W-801 W-802 C-21 random writers never share an id", testenv.MakeCheck(func(rt *rapid.T) {
 		l := Open(storage.NewMemory("m"), Options{Clock: newTestClock().Now, Sleep: noSleep})
 		newTable(t, l, nil, rowsOn, RowTracking)
 		for i := range rapid.IntRange(1, 10).Draw(rt, "commits") {

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -204,7 +205,7 @@ func describe(t *testing.T, s *Snapshot) string {
 // replay from newest to oldest equals the forward fold, from every checkpoint, and
 // that incremental updates equal both.
 func TestReplay_Random(t *testing.T) {
-	t.Run("R-225 R-223 R-221", rapid.MakeCheck(func(t *rapid.T) {
+	t.Run("R-225 R-223 R-221", testenv.MakeCheck(func(t *rapid.T) {
 		ctx := context.Background()
 		m := storage.NewMemory("random")
 		clock := newTestClock()

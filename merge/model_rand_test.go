@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/delta"
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/internal/testtable"
 	"github.com/sluice-data/sluice/merge"
 )
@@ -220,7 +221,7 @@ func canon(r mrow) string {
 // TestInto_Model: MERGE equals the nested loop of its definition, rows and change rows,
 // whatever the layout of the table.
 func TestInto_Model(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		spec := testtable.Spec{DDL: mddl, Properties: map[string]string{"delta.enableChangeDataFeed": "true",
 			"delta.enableDeletionVectors": fmt.Sprint(rapid.Bool().Draw(rt, "vectors"))}, Options: delta.Options{Workers: rapid.IntRange(1, 3).Draw(rt, "workers")}}
 		if rapid.Bool().Draw(rt, "partitioned") {

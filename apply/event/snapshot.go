@@ -14,6 +14,10 @@ type Snapshots interface {
 	// Next is the snapshot that follows the last committed version (nil before the
 	// first commit); nil if there is none now.
 	Next(ctx context.Context, last *SnapshotVersion) (*Snapshot, error)
+	// Held are the snapshots that the source shows now, by version in ascending order,
+	// without regard to what was committed; typed as last where that is not nil. Nil
+	// where the source keeps no list: then no version can come late unseen.
+	Held(ctx context.Context, last *SnapshotVersion) ([]*Snapshot, error)
 	Close() error
 }
 

@@ -67,6 +67,9 @@ func Detect(sample []*event.Record) (Format, string, error) {
 		return "", "", &Error{Code: "FORMAT_UNCLEAR", Reason: fmt.Sprintf("%d of %d records are no JSON objects; name the format with --format", votes[best], data)}
 	}
 	if slices.Contains(changes.Names(), best) {
+		if r := sample[0]; r.Columns != nil && changes.FileFormat(r.Source) == best {
+			explain += " (by the names of their files)"
+		}
 		return Format(best), explain, nil
 	}
 	if best == framedAvro {
@@ -108,6 +111,10 @@ func fingerprint(r *event.Record) string {
 		o = object(inner)
 	} else if len(o) == 2 && o.has("schema") && payload.Kind == wire.Null {
 		return "control"
+	} else if len(o) == 1 && payload.Kind == wire.Object {
+		if in := o.inner("payload"); in.has("op") && in.kind("source", wire.Object) {
+			o = in
+		}
 	}
 	return o.print(r.Topic)
 }
@@ -159,6 +166,25 @@ func (o members) inner(name string) members {
 	return object(fields)
 }
 
+// tablesOf tells whether a member of one of the names holds tables: an object of
+// lists or definitions, or a list of names.
+func (o members) tablesOf(names ...string) bool {
+	for _, n := range names {
+		switch t := o[n]; t.Kind {
+		case wire.Array:
+			return n == "truncate_before"
+		case wire.Object:
+			for _, inner := range o.inner(n) {
+				if inner.Kind != wire.Array && n != "create_table" || inner.Kind < wire.Object {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	return false
+}
+
 func (o members) kind(name string, k wire.Kind) bool { return o[name].Kind == k }
 
 // print applies the fingerprints in the order of the table.
@@ -168,6 +194,8 @@ func (o members) print(topic string) string {
 		if o.oneOf("op", "m") {
 			return "control"
 		}
+		return "debezium"
+	case o.has("before", "after") && o.oneOf("op", "c", "u", "d", "r") && !o.has("source", "data"):
 		return "debezium"
 	case o.oneOf("status", "BEGIN", "END") && o.has("id", "event_count"),
 		o.has("ddl") && o.kind("source", wire.Object),
@@ -192,8 +220,10 @@ func (o members) print(topic string) string {
 		return "goldengate"
 	case o.has("header__change_seq"), o.has("headers", "data") && bytes.Contains(o["headers"].Raw, []byte(`"changeSequence"`)):
 		return "qlik"
-	case o.prefix("_fivetran_"):
+	case o.prefix("_fivetran_"), len(o) == 1 && o.tablesOf("upsert", "update", "replace", "insert", "delete", "soft_delete", "create_table", "truncate_before"):
 		return "fivetran"
+	case o.has("payload", "schema", "version") && o.inner("schema").has("dataColumn", "source"):
+		return "aliyun"
 	case o.prefix("_ab_cdc_"), o.prefix("_airbyte_"), o.oneOf("type", "RECORD") && o.kind("record", wire.Object) && o.inner("record").has("stream", "data"),
 		o.oneOf("type", "STATE") && o.has("state"), o.oneOf("type", "TRACE", "LOG", "CATALOG", "SPEC", "CONNECTION_STATUS") && o.has(strings.ToLower(string(o["type"].Raw))):
 		return "airbyte"
@@ -224,6 +254,9 @@ func columnsPrint(r *event.Record) string {
 	for _, f := range r.Columns.Schema().Fields() {
 		o[f.Name] = wire.Token{Kind: wire.String}
 	}
+	if name := changes.FileFormat(r.Source); name != "" {
+		return name
+	}
 	switch {
 	case o.has("_change_type", "_commit_version"):
 		return "delta change feed"
@@ -231,8 +264,12 @@ func columnsPrint(r *event.Record) string {
 		return "sqlserver-cdc"
 	case o.has("header__change_seq"):
 		return "qlik"
-	case o.prefix("_ab_cdc_"), o.prefix("_fivetran_"), o.prefix("_sdc_"):
-		return "columns of a connector's load (Airbyte, Fivetran, Stitch)"
+	case o.prefix("_ab_cdc_"), o.prefix("_airbyte_"):
+		return "airbyte"
+	case o.prefix("_fivetran_"):
+		return "fivetran"
+	case o.prefix("_sdc_"):
+		return "singer"
 	}
 	return ""
 }

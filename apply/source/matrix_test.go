@@ -22,7 +22,7 @@ import (
 
 // TestDecoder_Matrix runs the cells of the test matrix (cdc-formats 23), one file
 // each. Commands read records from their input; lines "# name: value" before
-// them set format, keys, schema, tables, file (its name) and option k=v.
+// them set format, keys, schema, tables, file (the name of what follows) and option k=v.
 //
 //	decode  prints batches, poison, controls and warnings
 //	fold    prints the rows after all events, by key and sequence; the same must
@@ -60,6 +60,22 @@ func fixture(t *testing.T, input string) (spec source.Spec, stream bool) {
 	spec = source.Spec{Options: map[string]string{}}
 	name := "events.jsonl"
 	var body []string
+	dir := t.TempDir()
+	write := func() {
+		path := filepath.Join(dir, name)
+		text := strings.Join(body, "")
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		text = strings.NewReplacer(`<BOM>`, "\ufeff", `<FF>`, "\xff", `<CR>`, "\r", `<EMPTY>`, "").Replace(text)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		spec.From, body = append(spec.From, path), nil
+	}
 	for line := range strings.Lines(input) {
 		k, v, ok := strings.Cut(strings.TrimPrefix(line, "# "), ": ")
 		v = strings.TrimSpace(v)
@@ -75,6 +91,9 @@ func fixture(t *testing.T, input string) (spec source.Spec, stream bool) {
 		case "tables":
 			spec.Tables = strings.Split(v, ",")
 		case "file":
+			if len(body) > 0 {
+				write()
+			}
 			name = v
 		case "order":
 			stream = v == "stream"
@@ -93,16 +112,7 @@ func fixture(t *testing.T, input string) (spec source.Spec, stream bool) {
 			t.Fatalf("setting %q", k)
 		}
 	}
-	path := filepath.Join(t.TempDir(), name)
-	text := strings.Join(body, "")
-	if !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	text = strings.NewReplacer(`<BOM>`, "\ufeff", `<FF>`, "\xff", `<CR>`, "\r", `<EMPTY>`, "").Replace(text)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	spec.From = []string{path}
+	write()
 	spec.Host = "host"
 	return spec, stream
 }
@@ -231,7 +241,12 @@ func printDecoded(t *testing.T, out *strings.Builder, spec source.Spec) {
 
 // plain takes the temporary directory out of an error.
 func plain(spec source.Spec, err error) string {
-	return strings.ReplaceAll(err.Error(), filepath.Dir(spec.From[0])+"/", "")
+	text := err.Error()
+	for _, path := range spec.From {
+		text = strings.ReplaceAll(text, "file://host"+path, filepath.Base(path))
+		text = strings.ReplaceAll(text, path, filepath.Base(path))
+	}
+	return text
 }
 
 func printFold(t *testing.T, out *strings.Builder, spec source.Spec, stream bool) {

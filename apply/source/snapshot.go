@@ -138,16 +138,30 @@ func tableRows(ctx context.Context, t *delta.Table, o delta.ScanOptions, name st
 			yield(nil, err)
 			return
 		}
+		any := false
 		for b, err := range scan.Batches(ctx) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
+			any = true
 			b.Retain()
 			if !yield(&event.Batch{Source: name, Columns: scan.Schema(), Rows: b}, nil) {
 				return
 			}
 		}
+		if any {
+			return
+		}
+		// A table without rows still tells its columns.
+		as, err := schema.ArrowSchema(scan.Schema())
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		none := array.NewRecordBuilder(memory.DefaultAllocator, as)
+		defer none.Release()
+		yield(&event.Batch{Source: name, Columns: scan.Schema(), Rows: none.NewRecordBatch()}, nil)
 	}
 }
 
@@ -159,6 +173,11 @@ type oneSnapshot struct {
 }
 
 func (o *oneSnapshot) Close() error { return nil }
+
+// Held implements event.Snapshots: there is one, whose version the engine checks.
+func (o *oneSnapshot) Held(context.Context, *event.SnapshotVersion) ([]*event.Snapshot, error) {
+	return nil, nil
+}
 
 // Next implements event.Snapshots. A snapshot whose version is the last committed
 // one is not new.
@@ -224,6 +243,11 @@ type tableSnapshots struct {
 }
 
 func (t *tableSnapshots) Close() error { return nil }
+
+// Held implements event.Snapshots: versions of a table come in their order.
+func (t *tableSnapshots) Held(context.Context, *event.SnapshotVersion) ([]*event.Snapshot, error) {
+	return nil, nil
+}
 
 // Next implements event.Snapshots.
 func (t *tableSnapshots) Next(ctx context.Context, last *event.SnapshotVersion) (*event.Snapshot, error) {
@@ -344,11 +368,28 @@ func (p *patternSnapshots) Next(ctx context.Context, last *event.SnapshotVersion
 		if last != nil && keycode.Compare(v.value, 0, last.Value, 0) <= 0 {
 			continue
 		}
-		spec := p.spec.Spec
-		spec.From = v.files
-		return &event.Snapshot{Name: filepath.Join(p.root, v.text), Version: &event.SnapshotVersion{Column: "version", Type: t, Value: v.value}, Rows: rowsOf(ctx, spec)}, nil
+		return p.snapshot(ctx, v, t), nil
 	}
 	return nil, nil
+}
+
+// Held implements event.Snapshots.
+func (p *patternSnapshots) Held(ctx context.Context, last *event.SnapshotVersion) ([]*event.Snapshot, error) {
+	list, t, err := p.list(last)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*event.Snapshot, len(list))
+	for i, v := range list {
+		out[i] = p.snapshot(ctx, v, t)
+	}
+	return out, nil
+}
+
+func (p *patternSnapshots) snapshot(ctx context.Context, v *versioned, t schema.Type) *event.Snapshot {
+	spec := p.spec.Spec
+	spec.From = v.files
+	return &event.Snapshot{Name: filepath.Join(p.root, v.text), Version: &event.SnapshotVersion{Column: "version", Type: t, Value: v.value}, Rows: rowsOf(ctx, spec)}
 }
 
 // list groups the files below the root by version, in ascending order.

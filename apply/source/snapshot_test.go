@@ -79,6 +79,10 @@ func TestOpenSnapshots_Pattern(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			held, err := s.Held(context.Background(), nil)
+			if err != nil || len(held) != len(c.versions) {
+				t.Errorf("held %d versions, %v", len(held), err)
+			}
 			versions, rows, typ := walk(t, s, nil)
 			if !slices.Equal(versions, c.versions) || !slices.Equal(rows, c.rows) || typ != c.typ {
 				t.Errorf("got %q %d %s", versions, rows, typ)

@@ -253,6 +253,7 @@ func (s *Spec) records() (event.Source, func(context.Context, int) ([]*event.Rec
 		return src, src.Sample, rest, nil
 	}
 	fo, rest, err := s.fileOptions()
+	fo.Dialect = s.dialect()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -303,6 +304,26 @@ func (s *Spec) decoder(f Format, settings map[string]string) (func() event.Decod
 	}, nil
 }
 
+// dialect is how CSV files of a change format are written: those of the format that
+// is asked for, or those that are named as a format names its files. A header that
+// is asked for is read.
+func (s *Spec) dialect() func(path string) files.Dialect {
+	_, header := s.Options["header"]
+	return func(path string) files.Dialect {
+		of := string(s.Format)
+		if s.Format == Auto || s.Format == "" {
+			of = changes.FileFormat(path)
+		}
+		switch of {
+		case "dms":
+			return files.Dialect{NoHeader: !header, Null: "NULL"}
+		case "ticdc":
+			return files.Dialect{NoHeader: !header, Null: `\N`}
+		}
+		return files.Dialect{}
+	}
+}
+
 // fileOptions takes the options of the file source out of Options.
 func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
 	o := files.Options{Paths: s.From, Stdin: s.Stdin, Host: s.Host, Now: s.Now}
@@ -338,6 +359,8 @@ func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
 				return o, nil, bad(name, value, "true or false")
 			}
 			o.NoHeader = value == "false"
+		case "null":
+			o.Null = value
 		case "overwrite":
 			if value != "true" && value != "false" {
 				return o, nil, bad(name, value, "true or false")

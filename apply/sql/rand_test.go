@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -264,7 +265,7 @@ func countComments(t failer, text string) int {
 // TestFormat_Property: what people may write parses, and its canonical form is a
 // fixed point, means the same, keeps every comment and gives the same findings.
 func TestFormat_Property(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		text := writing{t}.script()
 		s, err := Parse(text)
 		if err != nil {

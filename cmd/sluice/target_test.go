@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func TestParseTemplate_Forms(t *testing.T) {
@@ -55,7 +56,7 @@ func TestTemplate_NamesStayInside(t *testing.T) {
 	if got, err := tmpl.dir(event.Table{Database: "shop", Name: "t"}); err != nil || got != "shop/t" {
 		t.Errorf("database for schema: got %s, %v", got, err)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		a, b := rapid.StringN(1, 20, -1).Draw(t, "a"), rapid.StringN(1, 20, -1).Draw(t, "b")
 		dir, err := tmpl.dir(event.Table{Schema: "s", Name: a})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/curve"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // TestHilbert_WalksEveryPoint: the curve visits every point of the cube once, and
@@ -59,7 +60,7 @@ func TestInterleave_Bits(t *testing.T) {
 // TestRanks_KeepOrder: ranks never go down as values go up, stay below 2^bits, and
 // reach the upper half when the sample has more than one value.
 func TestRanks_KeepOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		bits := rapid.IntRange(1, 16).Draw(t, "bits")
 		number := rapid.Uint32Range(0, rapid.SampledFrom([]uint32{1, 5, 1000, 1 << 30}).Draw(t, "spread"))
 		var sample [][]byte

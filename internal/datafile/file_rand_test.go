@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/storage"
 )
@@ -104,7 +105,7 @@ func drawWhere(t *rapid.T, rows []map[string]any) string {
 // statistics hide a row from a condition.
 func TestFile_RoundTrip(t *testing.T) {
 	l := mustLayout(t, randDDL, []string{"p"}, nil)
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
 		s := storage.NewMemory("r")
 		rows := make([]map[string]any, rapid.IntRange(1, 12).Draw(t, "rows"))

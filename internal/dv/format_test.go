@@ -146,7 +146,7 @@ func drawSet(t *rapid.T) *roaring64.Bitmap {
 }
 
 func TestWriteFile_RoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		var sets []*roaring64.Bitmap
 		for range rapid.IntRange(1, 4).Draw(t, "sets") {
 			sets = append(sets, drawSet(t))

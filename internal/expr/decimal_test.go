@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -17,7 +18,7 @@ func TestDecimal_SmallEqualsBig(t *testing.T) {
 		v := new(big.Int).Mul(big.NewInt(rapid.Int64().Draw(t, "v")), big.NewInt(rapid.SampledFrom([]int64{1, 1, 1, 10, math.MaxInt64}).Draw(t, "factor")))
 		return v, decimal128.FromBigInt(v)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		p, pd := drawNum(t)
 		q, qd := drawNum(t)
 		ps, qs := rapid.IntRange(0, 20).Draw(t, "ps"), rapid.IntRange(0, 20).Draw(t, "qs")

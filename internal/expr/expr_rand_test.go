@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -663,7 +664,7 @@ func naiveEqual(want any, a arrow.Array, i int) bool {
 }
 
 func TestBound_EvalEqualsNaive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		rows := drawRows(t, rapid.IntRange(1, 6).Draw(t, "rows"))
 		s, batch := rowsBatch(t, rows)
 		text := gen{t}.expr("bidgs"[rapid.IntRange(0, 4).Draw(t, "class")], 3)
@@ -777,7 +778,7 @@ func drawBounds(t *rapid.T, rows []map[string]any) testBounds {
 
 func TestBound_MayMatchIsConservative(t *testing.T) {
 	skipped, all := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		rows := drawRows(t, rapid.IntRange(1, 3).Draw(t, "rows"))
 		s, batch := rowsBatch(t, rows)
 		text := gen{t}.condition(rapid.IntRange(1, 2).Draw(t, "depth"))

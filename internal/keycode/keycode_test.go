@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -119,7 +120,7 @@ func compareTuples(cols []arrow.Array, i, j int) int {
 }
 
 func TestEncoder_OrderIsTheTotalOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		types := drawTypes(t)
 		e, err := NewEncoder(types)
 		if err != nil {
@@ -147,7 +148,7 @@ func TestEncoder_OrderIsTheTotalOrder(t *testing.T) {
 }
 
 func TestEncoder_DecodeIsTheInverse(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		types := drawTypes(t)
 		e, _ := NewEncoder(types)
 		const rows = 3
@@ -190,7 +191,7 @@ func TestEncoder_DecodeIsTheInverse(t *testing.T) {
 }
 
 func TestEncoder_DecodeHostile(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		types := drawTypes(t)
 		e, _ := NewEncoder(types)
 		key := e.Append(nil, drawColumns(t, types, 1), 0)

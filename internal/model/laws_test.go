@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // The laws of auto-cdc 2.12 on the model itself, for every storage type and mode.
 func TestFlow_Laws(t *testing.T) {
 	for _, stored := range []string{StoredSCD1, StoredSCD2, StoredBitemporal} {
 		t.Run("laws 1, 2, 4 and 6 "+stored, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			testenv.Check(t, func(t *rapid.T) {
 				f, g := Generator{Columns: []string{"a", "b", "c"}, Keys: 2, Seqs: 7, Truncates: true}.Flow(t, stored)
 				events := g.Events(t, 14)
 				want := f.Result(events)
@@ -33,7 +35,7 @@ func TestFlow_Laws(t *testing.T) {
 		})
 	}
 	t.Run("law 3 open SCD2 rows are the SCD1 rows", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
+		testenv.Check(t, func(t *rapid.T) {
 			f, g := Generator{Columns: []string{"a", "b", "c"}, Keys: 2, Seqs: 7}.Flow(t, StoredSCD2)
 			events := g.Events(t, 14)
 			open := Table{}
@@ -49,7 +51,7 @@ func TestFlow_Laws(t *testing.T) {
 		})
 	})
 	t.Run("law 5 bitemporal as of a system time is SCD2 of what was known", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
+		testenv.Check(t, func(t *rapid.T) {
 			f, g := Generator{Columns: []string{"a", "b"}, Keys: 1, Seqs: 5}.Flow(t, StoredBitemporal)
 			events := g.Events(t, 12)
 			rows := f.Result(events)
@@ -72,7 +74,7 @@ func TestFlow_Laws(t *testing.T) {
 		})
 	})
 	t.Run("law 7 snapshots are their differences", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
+		testenv.Check(t, func(t *rapid.T) {
 			f := Flow{Stored: rapid.SampledFrom([]string{StoredSCD1, StoredSCD2}).Draw(t, "stored"), Columns: Plain("a", "b")}
 			var whole, difference []Event
 			last := Table{}

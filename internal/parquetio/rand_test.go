@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -241,7 +242,7 @@ func sameBatch(tb rapid.TB, got, want arrow.RecordBatch) {
 }
 
 func TestWriter_RoundTripRandom(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		s := drawStruct(t, 3)
 		r := rng(rapid.Uint64().Draw(t, "seed"))
 		o := WriterOptions{

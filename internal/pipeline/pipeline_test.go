@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/pipeline"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func ints(n int) iter.Seq[int] {
@@ -27,7 +28,7 @@ func ints(n int) iter.Seq[int] {
 }
 
 func TestMap_OrderAndBound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 60).Draw(t, "n")
 		workers := rapid.IntRange(-1, 9).Draw(t, "workers")
 		var running, peak atomic.Int64

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/internal/rowio"
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -130,7 +131,7 @@ func drawBatch(t *rapid.T) (*schema.Struct, arrow.RecordBatch) {
 func TestWriter_RoundTrip(t *testing.T) {
 	for _, form := range []rowio.Form{rowio.JSONL, rowio.CSV, rowio.Arrow, rowio.Parquet} {
 		t.Run(string(form), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			testenv.Check(t, func(t *rapid.T) {
 				s, want := drawBatch(t)
 				var out bytes.Buffer
 				w, err := rowio.NewWriter(&out, form, s, rowio.WriteOptions{})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func TestParseJSON(t *testing.T) {
@@ -97,7 +99,7 @@ func TestAppendJSON_Hostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rapid.Check(t, func(rt *rapid.T) {
+	testenv.Check(t, func(rt *rapid.T) {
 		m, v := append([]byte(nil), m...), append([]byte(nil), v...)
 		for range rapid.IntRange(1, 6).Draw(rt, "n") {
 			if rapid.Bool().Draw(rt, "which") {

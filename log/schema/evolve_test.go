@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -188,7 +189,7 @@ func TestMerge_Rand(t *testing.T) {
 			return rapid.SampledFrom([]schema.Type{schema.Short, schema.Integer, schema.Long, schema.Float, schema.Double, schema.String, schema.Void}).Draw(t, "leaf")
 		})
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		a, b := structs(0).Draw(t, "table"), structs(0).Draw(t, "rows")
 		o := schema.MergeOptions{Widen: schema.CanEvolve}
 		m, err := schema.Merge(a, b, o)

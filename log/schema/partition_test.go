@@ -13,6 +13,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/scalar"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func scalarArray(t testing.TB, s scalar.Scalar) arrow.Array {
@@ -102,7 +104,7 @@ func TestPartitionValue(t *testing.T) {
 			}
 		}
 	})
-	t.Run("property: written values read back", rapid.MakeCheck(func(t *rapid.T) {
+	t.Run("property: written values read back", testenv.MakeCheck(func(t *rapid.T) {
 		var s scalar.Scalar
 		var typ Type
 		switch rapid.IntRange(0, 6).Draw(t, "type") {
@@ -207,7 +209,7 @@ func TestDecodePath(t *testing.T) {
 			t.Errorf("R-201 %q: accepted", in)
 		}
 	}
-	t.Run("R-201 property", rapid.MakeCheck(func(t *rapid.T) {
+	t.Run("R-201 property", testenv.MakeCheck(func(t *rapid.T) {
 		s := rapid.String().Draw(t, "path")
 		if got, err := DecodePath(EncodePath(s)); err != nil || got != s {
 			t.Fatalf("%q: %q %v", s, got, err)

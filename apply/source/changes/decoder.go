@@ -32,7 +32,7 @@ type Options struct {
 	Zone *time.Location
 	// Settings are the format's options by name: epoch=N,
 	// missing_fields=null|keep, sequence=auto|position|transport,
-	// column_case=keep|lower|upper, and the format's own.
+	// column_case=keep|lower|upper, binary=base64|hex, and the format's own.
 	Settings map[string]string
 }
 
@@ -46,6 +46,8 @@ type Decoder struct {
 	// missingNull: an absent field is a null, whatever the format.
 	missingNull bool
 	sequence    string // auto, position, transport
+	// binary is how bytes are written that only the user's schema types.
+	binary wire.BinaryMode
 	// fold changes the case of column names; nil keeps it.
 	fold func([]byte) []byte
 
@@ -106,6 +108,8 @@ type state struct {
 	Last []int64 `json:"last,omitempty"`
 	// Columns are the column names by table, of formats whose images are complete.
 	Columns map[string][]string `json:"columns,omitempty"`
+	// Header is the first line of the CSV file that is being read, by file.
+	Header map[string][]string `json:"header,omitempty"`
 	// Before is a before image that waits for the record with the new one, by table.
 	Before map[string]beforeImage `json:"before,omitempty"`
 }
@@ -156,6 +160,8 @@ func formats(name string) format {
 		return &dynamo{}
 	case "flink":
 		return &flink{}
+	case "aliyun":
+		return &aliyun{}
 	}
 	return nil
 }
@@ -163,7 +169,7 @@ func formats(name string) format {
 // Names lists the formats, in the order of cdc-formats.
 func Names() []string {
 	return []string{"maxwell", "canal", "ticdc", "dms", "goldengate", "qlik", "airbyte", "fivetran", "singer",
-		"sqlserver-cdc", "wal2json", "mongodb", "dynamodb", "flink"}
+		"sqlserver-cdc", "wal2json", "mongodb", "dynamodb", "flink", "aliyun"}
 }
 
 // New makes a decoder; an error names every bad option.
@@ -176,6 +182,9 @@ func New(o Options) (*Decoder, error) {
 	}
 	if d.format == nil {
 		return nil, fmt.Errorf("no format %q; there are %s", o.Format, strings.Join(Names(), ", "))
+	}
+	if o.Format == "dms" {
+		d.binary = wire.Hex
 	}
 	known, err := d.format.options(o.Settings)
 	var problems []string
@@ -190,6 +199,11 @@ func New(o Options) (*Decoder, error) {
 			d.epoch, bad = int32(n), err != nil || n < 0
 		case "missing_fields":
 			d.missingNull, bad = value == "null", value != "null" && value != "keep"
+		case "binary":
+			d.binary, bad = wire.Base64, value != "base64" && value != "hex"
+			if value == "hex" {
+				d.binary = wire.Hex
+			}
 		case "column_case":
 			d.fold = map[string]func([]byte) []byte{"lower": bytes.ToLower, "upper": bytes.ToUpper}[value]
 			bad = d.fold == nil && value != "keep"
@@ -240,7 +254,7 @@ func (d *Decoder) State() string {
 		}
 	}
 	s := &d.state
-	if len(s.Types) == 0 && len(s.Keys) == 0 && len(s.Declared) == 0 && s.Sequence == "" && s.Last == nil && len(s.Columns) == 0 && len(s.Before) == 0 {
+	if len(s.Types) == 0 && len(s.Keys) == 0 && len(s.Declared) == 0 && s.Sequence == "" && s.Last == nil && len(s.Columns) == 0 && len(s.Before) == 0 && len(s.Header) == 0 {
 		return ""
 	}
 	b, err := json.Marshal(s)
@@ -264,6 +278,9 @@ func (d *Decoder) Restore(text string) error {
 	maps.Copy(d.state.Declared, s.Declared)
 	maps.Copy(d.state.Columns, s.Columns)
 	maps.Copy(d.state.Before, s.Before)
+	if s.Header != nil {
+		d.state.Header = s.Header
+	}
 	if d.state.Sequence == "" {
 		d.state.Sequence = s.Sequence
 	}
@@ -275,6 +292,9 @@ func (d *Decoder) Restore(text string) error {
 
 // Add implements event.Decoder.
 func (d *Decoder) Add(_ context.Context, r *event.Record) error {
+	if r.Columns != nil && r.Fault == "" {
+		return d.addColumns(r)
+	}
 	d.changes, d.isDelete, d.lastID = d.changes[:0], false, event.Table{}
 	err := d.record(r)
 	for i := range d.changes {
@@ -296,9 +316,6 @@ func (d *Decoder) record(r *event.Record) error {
 	if r.Fault != "" {
 		code, reason, _ := strings.Cut(r.Fault, ": ")
 		return wire.Poison(event.PoisonBytes, code, "%s", reason)
-	}
-	if r.Columns != nil {
-		return wire.Poison(event.PoisonEnvelope, "NOT_AN_EVENT", "rows of a columnar or CSV file are no %s events", d.opt.Format)
 	}
 	if !utf8.Valid(r.Value) || !utf8.Valid(r.Key) {
 		return wire.Poison(event.PoisonBytes, "INVALID_UTF8", "the record is not UTF-8")

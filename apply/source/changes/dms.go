@@ -9,11 +9,22 @@ import (
 	"github.com/sluice-data/sluice/apply/source/wire"
 )
 
-// dms reads the stream messages of AWS DMS (cdc-formats F6); its files are rows
-// with a column Op.
-type dms struct{}
+// dms reads the stream messages and the files of AWS DMS (cdc-formats F6).
+type dms struct {
+	// timeColumn is the column of the commit time in files (TimestampColumnName);
+	// beforePrefix that of before images, noSupValue the text of a column outside
+	// of supplemental logging (CsvNoSupValue).
+	timeColumn, beforePrefix, noSupValue string
 
-func (*dms) options(map[string]string) ([]string, error) { return nil, nil }
+	source string // file is what its name says
+	file   dmsFile
+	clock  *wire.Node
+}
+
+func (f *dms) options(settings map[string]string) ([]string, error) {
+	f.timeColumn, f.beforePrefix, f.noSupValue = settings["timestamp_column"], settings["before_prefix"], settings["no_sup_value"]
+	return []string{"timestamp_column", "before_prefix", "no_sup_value"}, nil
+}
 
 func (f *dms) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	meta, err := members(find(top, "metadata"))

@@ -134,7 +134,7 @@ func (f *dynamo) export(d *Decoder, c *change, top []wire.Field, meta wire.Token
 	if err != nil {
 		return err
 	}
-	micros, ok := number(single(find(m, "WriteTimestampMicros"), "N"))
+	micros, ok := number(wire.Single(find(m, "WriteTimestampMicros"), "N"))
 	if !ok {
 		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "WriteTimestampMicros is missing or unreadable")
 	}
@@ -248,9 +248,9 @@ func attribute(t wire.Token, depth int) (v wire.Token, binary, ok bool) {
 // plainJSON prints a nested value: numbers as numbers, documents as documents.
 func plainJSON(out []byte, v, typed wire.Token) []byte {
 	switch {
-	case single(typed, "N").Kind == wire.String:
+	case wire.Single(typed, "N").Kind == wire.String:
 		return append(out, v.Raw...)
-	case single(typed, "M").Kind != wire.None, single(typed, "L").Kind != wire.None:
+	case wire.Single(typed, "M").Kind != wire.None, wire.Single(typed, "L").Kind != wire.None:
 		return append(out, v.Text(nil)...)
 	}
 	return v.JSON(out)

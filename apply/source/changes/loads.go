@@ -150,37 +150,6 @@ func instant(t wire.Token) int64 {
 	return 0
 }
 
-// fivetran reads rows of Fivetran's destinations (cdc-formats F9).
-type fivetran struct{}
-
-func (*fivetran) options(map[string]string) ([]string, error) { return nil, nil }
-
-func (*fivetran) read(d *Decoder, r *event.Record, top []wire.Field) error {
-	c := change{table: tableOfTopic(r.Topic), op: event.Upsert}
-	synced := wire.Token{}
-	for _, field := range top {
-		switch string(field.Key.Text(nil)) {
-		case "_fivetran_synced":
-			synced = field.Val
-		case "_fivetran_deleted":
-			if field.Val.Kind == wire.True || field.Val.Is("true") {
-				c.op = event.Delete
-			}
-		default:
-			c.image = append(c.image, field)
-		}
-	}
-	d.lastID = c.table
-	at := instant(synced)
-	if at == 0 {
-		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "_fivetran_synced is missing or unreadable")
-	}
-	d.Warn("_fivetran_synced does not move with truncates and deletes of a re-sync: such deletes lose against the last update; read the table as snapshots (--snapshot) or through its change feed instead")
-	c.seq = wire.Seq{Kind: wire.SeqFivetran, Epoch: d.epoch, N: [4]int64{at, r.Transport}}
-	d.add(c)
-	return nil
-}
-
 // singer reads Singer's messages and the rows of Stitch (cdc-formats F9).
 type singer struct{}
 

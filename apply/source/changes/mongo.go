@@ -118,7 +118,7 @@ func (f *mongo) image(c *change, top []wire.Field, op string) error {
 				fl.Val = documentID(fl.Val)
 			} else {
 				var t schema.Type
-				if fl.Val, t = extended(fl.Val); t != nil {
+				if fl.Val, t = wire.Extended(fl.Val); t != nil {
 					times[name] = t
 				}
 			}
@@ -239,9 +239,9 @@ func documentID(t wire.Token) wire.Token {
 	case wire.Number:
 		return quoted(wholeNumber(string(t.Raw)))
 	case wire.Object:
-		if v, _ := extended(t); v.Kind == wire.Number {
+		if v, _ := wire.Extended(t); v.Kind == wire.Number {
 			return quoted(wholeNumber(string(v.Raw)))
-		} else if oid := single(t, "$oid"); oid.Kind == wire.String {
+		} else if oid := wire.Single(t, "$oid"); oid.Kind == wire.String {
 			return oid
 		}
 		return quoted(string(t.Raw))
@@ -255,55 +255,4 @@ func wholeNumber(s string) string {
 		return strconv.FormatInt(int64(f), 10)
 	}
 	return s
-}
-
-// single is the value of an object's only member, if it has that name.
-func single(t wire.Token, name string) wire.Token {
-	n, out := 0, wire.Token{}
-	wire.Members(t, func(k, v wire.Token) bool {
-		if n++; k.Is(name) {
-			out = v
-		}
-		return true
-	})
-	if n != 1 {
-		return wire.Token{}
-	}
-	return out
-}
-
-// extended turns a value of extended JSON, of any version and mode, into plain
-// JSON, with the type where the plain form does not tell it.
-func extended(t wire.Token) (wire.Token, schema.Type) {
-	if t.Kind != wire.Object {
-		return t, nil
-	}
-	for _, name := range []string{"$numberLong", "$numberInt", "$numberDouble"} {
-		if v := single(t, name); v.Kind == wire.String {
-			if tok, end, err := wire.Value(v.Raw, 0); err == nil && tok.Kind == wire.Number && wire.End(v.Raw, end) == nil {
-				return tok, nil
-			}
-			return v, nil // NaN, Infinity
-		}
-	}
-	// Decimals are text: their scale differs from document to document. A hint makes
-	// decimals of them.
-	for _, name := range []string{"$oid", "$symbol", "$code", "$numberDecimal"} {
-		if v := single(t, name); v.Kind == wire.String {
-			return v, nil
-		}
-	}
-	if v := single(t, "$undefined"); v.Kind == wire.True {
-		return wire.Token{Kind: wire.Null, Raw: []byte("null")}, nil
-	}
-	if v := single(t, "$date"); v.Kind != wire.None {
-		if v.Kind == wire.Object {
-			v = single(v, "$numberLong")
-		}
-		if ms, ok := number(v); ok {
-			return wire.Token{Kind: wire.Number, Raw: strconv.AppendInt(nil, ms*1000, 10)}, schema.Timestamp
-		}
-		return v, schema.Timestamp
-	}
-	return t, nil
 }

@@ -68,9 +68,9 @@ func (d *Decoder) put(r *event.Record, c *change) error {
 	if !t.keep {
 		return d.control(event.ControlFiltered)
 	}
-	row := &wire.Row{Op: c.op, Seq: c.seq, Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: int64(len(r.Raw)), Rescued: c.rescued}
+	row := &wire.Row{Op: c.op, Seq: c.seq, Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: recordSize(r), Rescued: c.rescued}
 	if len(d.changes) > 1 {
-		row.Size = int64(len(r.Raw) / len(d.changes))
+		row.Size /= int64(len(d.changes))
 	}
 	keys := d.keysOf(t, c)
 	if (c.complete || d.missingNull) && !t.complete {
@@ -101,6 +101,14 @@ func (d *Decoder) put(r *event.Record, c *change) error {
 		return d.split(t, row, c, keys)
 	}
 	return d.one(t, row, c, keys, c.image)
+}
+
+// recordSize is the source bytes of a message, or of one row of a file.
+func recordSize(r *event.Record) int64 {
+	if r.Size > 0 {
+		return r.Size
+	}
+	return int64(len(r.Raw))
 }
 
 // keysOf names the key columns: the user's, else the record's, else those known.
@@ -153,7 +161,7 @@ func (d *Decoder) node(c *change, name string) *wire.Node {
 	}
 	hint := d.opt.Schema.Fields[i].Type
 	if n == nil {
-		return wire.NewNode(hint, wire.Modes{Zone: d.opt.Zone, Decimal: wire.DecimalText, Lenient: true, Unit: wire.Millis})
+		return wire.NewNode(hint, wire.Modes{Zone: d.opt.Zone, Decimal: wire.DecimalText, Lenient: true, Unit: wire.Millis, Binary: d.binary})
 	}
 	if schema.EqualIgnoringNullability(n.Type, hint) {
 		return n

@@ -25,7 +25,10 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 	default:
 		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "op %q", e.op.Raw)
 	}
-	if len(src.table) == 0 {
+	if d.opt.noSource && e.source.Kind <= wire.Null {
+		id := tableOfTopic(r.Topic)
+		src.schema, src.table = []byte(id.Schema), []byte(id.Name)
+	} else if len(src.table) == 0 {
 		return wire.Poison(event.PoisonEnvelope, "MISSING_TABLE", "the source block names no table")
 	}
 	var t *table
@@ -55,7 +58,7 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 		return err
 	}
 	if mongo {
-		if err = d.mongoNames(); err != nil {
+		if err = d.mongoNames(t); err != nil {
 			return err
 		}
 	}

@@ -231,8 +231,8 @@ func (d *Decoder) value(r *event.Record, e *envelope) error {
 	if e.op.Kind != wire.String || len(e.op.Raw) != 1 {
 		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "op %.40s", e.op.Raw)
 	}
-	if e.source.Kind != wire.Object {
-		return wire.Poison(event.PoisonEnvelope, "MISSING_SOURCE", "the envelope has no source block")
+	if e.source.Kind != wire.Object && !d.opt.noSource {
+		return wire.Poison(event.PoisonEnvelope, "MISSING_SOURCE", "the envelope has no source block; option source=none takes the table from the topic and the order from the place in it")
 	}
 	return d.change(r, e)
 }

@@ -42,7 +42,46 @@ func (d *Decoder) parse(data []byte) (*envelope, error) {
 			return nil, badBytes(err)
 		}
 	}
-	return e, wire.Unique(d.top)
+	if len(d.top) == 1 && e.payload.Kind == wire.Object && d.wrapper(e.payload) {
+		wrapped := append(append([]byte{}, e.payload.Raw...), '}')
+		if _, err := d.payload(wrapped, 0, e); err != nil {
+			return nil, badBytes(err)
+		}
+	}
+	return e, d.unique()
+}
+
+// wrapper tells whether an object that is the only member, payload, is the
+// envelope or row itself: some producers leave the schema out but not its wrapping.
+func (d *Decoder) wrapper(payload wire.Token) bool {
+	op, source, meta := false, false, false
+	wire.Members(payload, func(k, v wire.Token) bool {
+		op, source = op || k.Is("op") && v.Kind == wire.String, source || k.Is("source")
+		meta = meta || d.opt.Flat && d.opt.isMeta(string(k.Text(nil)))
+		return true
+	})
+	return op && source || meta || !d.opt.Flat
+}
+
+// unique refuses an object that names a member twice, but for the clocks, which
+// order nothing and of which hand-made events hold several.
+func (d *Decoder) unique() error {
+	clocks := 0
+	for _, f := range d.top {
+		if f.Key.Is("ts_ms") {
+			clocks++
+		}
+	}
+	if clocks < 2 || d.env.op.Kind != wire.String {
+		return wire.Unique(d.top)
+	}
+	rest := make([]wire.Field, 0, len(d.top))
+	for _, f := range d.top {
+		if !f.Key.Is("ts_ms") {
+			rest = append(rest, f)
+		}
+	}
+	return wire.Unique(rest)
 }
 
 // members parses the object at i. At the outer level a payload beside a schema

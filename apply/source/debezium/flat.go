@@ -133,11 +133,8 @@ func (d *Decoder) headerMeta(m *flatMeta, headers []event.Header) {
 // does, as far as it is named after the table. Tombstones say nothing: they
 // belong to the table of their topic's rows.
 func (d *Decoder) flatTable(r *event.Record, m *flatMeta) *table {
-	parts := strings.Split(r.Topic, ".")
-	last, sch := parts[len(parts)-1], ""
-	if len(parts) > 2 {
-		sch = parts[len(parts)-2]
-	}
+	of := tableOfTopic(r.Topic)
+	last, sch := of.Name, of.Schema
 	if len(m.src.table) == 0 {
 		if t := d.byTopic[r.Topic]; t != nil {
 			return t
@@ -150,6 +147,16 @@ func (d *Decoder) flatTable(r *event.Record, m *flatMeta) *table {
 	t := d.sameTable(m.src.db, m.src.schema, m.src.table)
 	d.byTopic[r.Topic] = t
 	return t
+}
+
+// tableOfTopic is what a topic's name says of its table: prefix.schema.table.
+func tableOfTopic(topic string) event.Table {
+	parts := strings.Split(topic, ".")
+	id := event.Table{Name: parts[len(parts)-1]}
+	if len(parts) > 2 {
+		id.Schema = parts[len(parts)-2]
+	}
+	return id
 }
 
 // sameTable is tableOf for names that may be incomplete: a known table that

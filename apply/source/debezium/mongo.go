@@ -3,6 +3,7 @@ package debezium
 import (
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
+	"github.com/sluice-data/sluice/log/schema"
 )
 
 // mongoKeys is the key of every collection.
@@ -64,12 +65,30 @@ func mongoID(t wire.Token) wire.Token {
 	return wire.Token{Kind: wire.String, Esc: t.Kind == wire.String || t.Kind == wire.Object, Raw: quoted[1 : len(quoted)-1]}
 }
 
-// mongoNames puts the ids of images and key under _id in their one form.
-func (d *Decoder) mongoNames() error {
+// mongoNames puts the ids of images and key under _id in their one form, and makes
+// plain values of the extended JSON of the other fields.
+func (d *Decoder) mongoNames(t *table) error {
+	if hint, ok := d.opt.hint(mongoKeys[0]); ok && t.Lookup([]byte(mongoKeys[0]), 0) < 0 {
+		node := d.opt.bare(mongoKeys[0], hint)
+		node.Lenient = true // the one form of ids is text
+		if _, err := t.AddColumn(mongoKeys[0], node); err != nil {
+			return err
+		}
+	}
 	for _, fields := range [][]wire.Field{d.row, d.old} {
 		for i := range fields {
 			if fields[i].Key.Is("_id") {
 				fields[i].Val = mongoID(fields[i].Val)
+				continue
+			}
+			var typ schema.Type
+			fields[i].Val, typ = wire.Extended(fields[i].Val)
+			name := fields[i].Key.Text(nil)
+			if _, hinted := d.opt.hint(string(name)); typ == nil || hinted || t.Lookup(name, i) >= 0 || t.HasPreset(string(name)) {
+				continue
+			}
+			if _, err := t.AddColumn(string(name), wire.NewNode(typ, wire.Modes{Zone: d.opt.Zone})); err != nil {
+				return err
 			}
 		}
 	}

@@ -35,6 +35,7 @@ type Options struct {
 	truncateSnapshot bool
 	tombstones       string // auto, control, delete
 	sequence         string // auto, position, transport
+	noSource         bool
 	prefix           string
 }
 
@@ -75,6 +76,7 @@ func (o Options) withDefaults() (*Options, error) {
 //	unavailable.value.placeholder=T  as in the connector; hex:.. for bytes
 //	tombstones=auto|control|delete   what a null value of a flattened stream means
 //	sequence=auto|position|transport
+//	source=block|none                none: envelopes have no source block
 //	snapshot=keep|truncate           truncate: where a snapshot of a table begins, its older rows go
 //	add.fields.prefix=__             prefix of metadata in flattened rows
 func (o *Options) set(name, value string) error {
@@ -115,6 +117,12 @@ func (o *Options) set(name, value string) error {
 			return bad()
 		}
 		o.sequence = value
+		return nil
+	case "source":
+		if value != "block" && value != "none" {
+			return bad()
+		}
+		o.noSource = value == "none"
 		return nil
 	case "snapshot":
 		if value != "keep" && value != "truncate" {

@@ -121,7 +121,7 @@ func (o *origin) inSnapshot(op byte) bool {
 }
 
 func missing(what string) error {
-	return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "%s is missing or unreadable", what)
+	return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "%s is missing or unreadable; option sequence=transport orders by the place in the topic", what)
 }
 
 // seq is the event's sequence tuple (cdc-formats F1).

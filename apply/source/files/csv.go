@@ -31,6 +31,11 @@ type csvReader struct {
 	*reader
 	delim  byte
 	header []string
+	// noHeader and null are those of the options or of the file's dialect, which may
+	// have rows of any width (growing).
+	noHeader bool
+	growing  bool
+	null     string
 
 	fields  []csvField
 	text    []byte // unquoted text of the current record
@@ -50,7 +55,14 @@ type csvField struct {
 // readCSV yields a record for each stretch of rows of one width, and one with a
 // fault for each that breaks the grammar.
 func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (bool, error) {
-	c := &csvReader{reader: r, delim: r.opt.Delimiter}
+	c := &csvReader{reader: r, delim: r.opt.Delimiter, noHeader: r.opt.NoHeader, null: r.opt.Null}
+	if r.opt.Dialect != nil {
+		of := r.opt.Dialect(r.in.path)
+		c.noHeader, c.growing = c.noHeader || of.NoHeader, of.NoHeader
+		if c.null == "" {
+			c.null = of.Null
+		}
+	}
 	if c.delim == 0 {
 		c.delim = ','
 		if name, _ := stripCodec(r.in.path); hasSuffixFold(name, ".tsv") {
@@ -58,7 +70,7 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 		}
 	}
 	c.records = r.lines
-	if r.start > 0 && !r.opt.NoHeader {
+	if r.start > 0 && !c.noHeader {
 		if err := c.headerOf(ctx, r.in.path); err != nil {
 			return false, err
 		}
@@ -73,6 +85,9 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 		}
 		if fault == "" && !utf8.Valid(c.text) {
 			fault = "INVALID_UTF8: the record is not UTF-8"
+		}
+		for c.growing && fault == "" && len(c.header) < len(c.fields) {
+			c.header = append(c.header, "_c"+strconv.Itoa(len(c.header)))
 		}
 		// What does not belong to the open batch closes it before it is taken: a
 		// position never covers a row that was not yielded.
@@ -89,7 +104,7 @@ func (r *reader) readCSV(ctx context.Context, yield func(*event.Record) bool) (b
 		line := r.lines + 1
 		r.lines += int64(max(1, bytes.Count(raw, []byte("\n"))))
 		if c.header == nil && fault == "" {
-			if !r.opt.NoHeader {
+			if !c.noHeader {
 				if fault = c.setHeader(); fault == "" {
 					continue
 				}
@@ -244,7 +259,7 @@ func (c *csvReader) parse(b []byte, eof bool) (n int, fault string, ok bool) {
 			}
 			c.text = append(c.text, field...)
 		}
-		c.fields = append(c.fields, csvField{off, len(c.text), !quoted && len(c.text) == off})
+		c.fields = append(c.fields, csvField{off, len(c.text), !quoted && (len(c.text) == off || string(c.text[off:]) == c.null)})
 		switch {
 		case i == len(b):
 			return i, "", true

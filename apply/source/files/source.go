@@ -34,6 +34,10 @@ type Options struct {
 	Delimiter byte
 	// NoHeader: the first CSV record is data; columns are named _c0, _c1 ...
 	NoHeader bool
+	// Null is an unquoted CSV field that is null, beside the empty one.
+	Null string
+	// Dialect, if set, says how the CSV file of a path is written beyond the options.
+	Dialect func(path string) Dialect
 	// Overwrite reads a file that changed since it was read again from its start;
 	// else that is FILE_CHANGED.
 	Overwrite bool
@@ -42,6 +46,12 @@ type Options struct {
 	StableAge time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+}
+
+// Dialect is how a producer writes CSV.
+type Dialect struct {
+	NoHeader bool
+	Null     string
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -180,6 +180,17 @@ func Poison(class event.Class, code, format string, args ...any) error {
 	return &PoisonError{Class: class, Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
+// Micros reads a token of a timestamp plan as microseconds since 1970; false if
+// the plan cannot read it.
+func (n *Node) Micros(t Token) (int64, bool) {
+	var s scratch
+	if t.Kind <= Null {
+		return 0, false
+	}
+	v, ok := n.convert(t, &s)
+	return v.i, ok
+}
+
 // Append reads a token into a builder of the node's type; false, with nothing
 // appended, if the plan cannot read it.
 func (n *Node) Append(b array.Builder, t Token) bool {

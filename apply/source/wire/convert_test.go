@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-data/sluice/internal/testenv"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -29,7 +30,7 @@ func exact(text string, precision, scale int) (*big.Int, bool) {
 }
 
 func TestDecimalText_Rand(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`-?[0-9]{1,30}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?`).Draw(t, "text")
 		p := rapid.IntRange(1, 38).Draw(t, "p")
 		s := rapid.IntRange(0, p).Draw(t, "s")
@@ -60,7 +61,7 @@ func twos(v *big.Int) []byte {
 }
 
 func TestDecimalBytes_Rand(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		v, _ := new(big.Int).SetString(rapid.StringMatching(`-?[1-9][0-9]{0,45}`).Draw(t, "v"), 10)
 		from := rapid.IntRange(-5, 40).Draw(t, "from")
 		p := rapid.IntRange(1, 38).Draw(t, "p")
@@ -95,7 +96,7 @@ func TestDecimalBytes_Rand(t *testing.T) {
 }
 
 func TestTimes_Rand(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		us := rapid.Int64Range(-62_135_596_800_000_000, 253_402_300_799_999_999).Draw(t, "us") // years 1 to 9999
 		at := time.UnixMicro(us).UTC()
 		off := rapid.IntRange(-18*60, 18*60).Draw(t, "offset")
@@ -182,7 +183,7 @@ func TestShape_Widens(t *testing.T) {
 		"1", "-5", "9223372036854775807", "9223372036854775808", "123456789012345678901234567890123456789012", "1.5", "0.001", "1e3", "true", "false",
 		`"x"`, `"NaN"`, "[1]", `["a"]`, "[]", "[[1.5]]", "[null]", `{"a":1}`, "12345678901234567890123456789012345678.5",
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		s := &Shape{Exact: rapid.Bool().Draw(t, "exact")}
 		var seen []Token
 		for range rapid.IntRange(1, 6).Draw(t, "n") {

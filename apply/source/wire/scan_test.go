@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 // toAny rebuilds a value from tokens; numbers stay text.
@@ -91,10 +93,10 @@ func TestValue_AgreesWithEncodingJSON(t *testing.T) {
 
 func TestValue_Random(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"{", "}", "[", "]", ",", ":", `"`, `"a"`, `"b\"`, "1", "-2.5e3", "null", "true", " ", "\\", "\\u0041", "é", "\x01", "0"})
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		agree(t, []byte(strings.Join(rapid.SliceOfN(piece, 0, 24).Draw(t, "text"), "")))
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	testenv.Check(t, func(t *rapid.T) {
 		// Valid documents with strings of all lengths, so that each of the eight
 		// bytes of a step is the first of interest once.
 		n := rapid.IntRange(0, 40).Draw(t, "n")

@@ -38,6 +38,11 @@ const (
 	SeqCluster
 	SeqDynamoDB
 	SeqDynamoDBExport
+	SeqAliyun
+	// SeqDMSFile orders the rows of DMS files: full load, then by time.
+	SeqDMSFile
+	// SeqTiDBFile is TiDB's commit with deletes before upserts, for files.
+	SeqTiDBFile
 )
 
 // Seq is one sequence value; the parts are used in the order of the kind's fields.
@@ -97,6 +102,12 @@ func (k SeqKind) Type() *schema.Struct {
 		return fields(epoch, f("t", schema.Long), f("i", schema.Long), f("index", schema.Long), f("offset", schema.Long))
 	case SeqDynamoDB:
 		return fields(epoch, f("sequence_number", schema.String))
+	case SeqAliyun:
+		return fields(epoch, f("sequence_id", schema.Long), f("offset", schema.Long))
+	case SeqDMSFile:
+		return fields(epoch, f("phase", schema.Integer), f("time", schema.Long), f("file", schema.Long), f("row", schema.Long))
+	case SeqTiDBFile:
+		return fields(epoch, f("commit_ts", schema.Long), f("rank", schema.Integer))
 	case SeqDynamoDBExport:
 		return fields(epoch, f("write_micros", schema.Long))
 	}

@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -160,6 +161,10 @@ func (a *attempt) decide(ctx context.Context) error {
 		var err error
 		if events, o, err = plans[i].intake(a.shape, b, keep, events); err != nil {
 			return err
+		}
+		if plans[i].textNumbers {
+			t.run.warn(fmt.Sprintf("the sequence %s is text that holds numbers, and as text 9 comes after 10: say CAST(... AS BIGINT) in its expression, "+
+				"or give the columns of the source their types; a target keeps the type of its first sequence", t.run.flow.SequenceBy))
 		}
 		o.epoch = t.state.epochOf(a.shape.authored(plans[i], o))
 		for _, e := range events[from:] {

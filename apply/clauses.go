@@ -109,7 +109,7 @@ func (f *Flow) bindClauses(p *plan, zone expr.Options) error {
 	}
 	if f.ColumnsToUpdate != "" {
 		t, ok := p.source.Fields[p.lists].Type.(*schema.Array)
-		if !ok || t.Elem != schema.String {
+		if void := p.source.Fields[p.lists].Type == schema.Void; !void && (!ok || t.Elem != schema.String) {
 			return analysis(CodeInvalidColumnsToUpdate, "column %q has type %s, not ARRAY<STRING>", f.ColumnsToUpdate, p.source.Fields[p.lists].Type)
 		}
 	}
@@ -192,6 +192,9 @@ func (s *shape) checkAbsent(plans []*plan) error {
 func (p *plan) silentRows(b *event.Batch, upsert func(row int) bool) ([]event.Bits, error) {
 	if p.mode != modeColumns {
 		return nil, nil
+	}
+	if p.source.Fields[p.lists].Type == schema.Void {
+		return nil, nil // null lists name every column
 	}
 	list, ok := b.Rows.Column(p.lists).(*array.List)
 	if !ok {

@@ -43,11 +43,13 @@ type ExplainedEvent struct {
 	Time    *time.Time `json:"time,omitempty"`
 	// Values are those of the row that showed it; null where they are not known.
 	Values map[string]*string `json:"values,omitempty"`
-	// Fate is won, lost, joined, cut or kept; Why says it in words.
+	// Fate is won, lost, joined, cut, kept or hidden (by an expectation); Why says it
+	// in words.
 	Fate string `json:"fate"`
 	Why  string `json:"why"`
 
-	seq []byte
+	seq     []byte
+	dropped bool // it is behind a row that DROP ROW hides
 }
 
 // explainer gathers the events of a key.
@@ -156,6 +158,7 @@ func (x *explainer) add(e ExplainedEvent, seq []byte) {
 			if have.Values == nil {
 				have.Values = e.Values
 			}
+			have.dropped = have.dropped || e.dropped
 			if have.Version == nil {
 				have.Version, have.Time = e.Version, e.Time
 			}
@@ -216,6 +219,9 @@ func (x *explainer) ofRows(ctx context.Context) error {
 	}
 	for _, end := range ends { // a version that no other follows at once ends by a delete
 		text := x.sequence(end)
+		if slices.ContainsFunc(t.state.hidden[x.key], func(h hiddenFact) bool { return h.payload != nil && bytes.Equal(h.seq, end) }) {
+			continue // a version that is hidden follows
+		}
 		if !slices.ContainsFunc(x.rows, func(r map[string]*string) bool { return r[startColumn] != nil && *r[startColumn] == text }) {
 			x.add(ExplainedEvent{Kind: "delete", Known: "row"}, end)
 		}
@@ -258,7 +264,7 @@ func (x *explainer) ofState() {
 		if h.payload == nil {
 			kind = "delete"
 		}
-		x.add(ExplainedEvent{Kind: kind, Known: "state"}, h.seq)
+		x.add(ExplainedEvent{Kind: kind, Known: "state", dropped: h.kind == kindDropped}, h.seq)
 	}
 	for _, d := range st.departed[x.key] {
 		x.add(ExplainedEvent{Kind: "delete", Known: "state, key change"}, d.seq)
@@ -375,6 +381,8 @@ func (x *explainer) judge() {
 			e.Fate, e.Why = "lost", "the "+d.Kind+" at "+d.Sequence+" is newer and says as much"
 		case d != nil && bytes.Compare(e.seq, d.seq) < 0:
 			e.Fate, e.Why = "cut", "the "+d.Kind+" at "+d.Sequence+" is newer"
+		case e == u && e.dropped:
+			e.Fate, e.Why = "hidden", "newest event of the key, but its row violates an expectation that drops rows; a later event may show it"
 		case e == u:
 			e.Fate, e.Why = "won", "newest event of the key"
 		case strings.Contains(e.Known, "field "):
@@ -398,6 +406,8 @@ func (x *explainer) judgeHistory() {
 	}
 	for _, e := range x.events {
 		switch {
+		case e.Kind == "upsert" && e.dropped && !starts[e.Sequence]:
+			e.Fate, e.Why = "hidden", "its version violates an expectation that drops rows; a later event may show it"
 		case e.Kind == "upsert" && starts[e.Sequence]:
 			e.Fate, e.Why = "won", "starts a version"
 		case e.Kind == "upsert":

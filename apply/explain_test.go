@@ -46,6 +46,24 @@ func TestExplain_Fates(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range []struct {
+		config string
+		want   []string
+	}{
+		{"", []string{"upsert@5 lost", "upsert@9 hidden"}},
+		{"stored-as: 2", []string{"upsert@5 won", "upsert@9 hidden", "upsert@12 won", "delete@15 won"}},
+	} {
+		b := newBench(t, c.config)
+		b.flow.Expectations = []Expectation{{Name: "c", Expr: "city IS NOT NULL", OnViolation: dropRow}}
+		b.must(t, "U 1@5 (Ann, Rome)")
+		b.must(t, "U 1@9 (Ann, null)")
+		if c.config != "" {
+			b.must(t, "U 1@12 (Ann, Bonn)", "D 1@15")
+		}
+		if got := explained(t, b, "1"); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.config, got, c.want)
+		}
+	}
 	b := newBench(t, "")
 	b.must(t, "U 1@5 (Ann, Rome)")
 	_, err := Explain(context.Background(), b.operator(), map[string]string{"name": "x"}, b.opts)

@@ -39,6 +39,9 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 			return nil, nil, &Error{Code: codeOf(err, "EXPRESSION_FAILED"), Phase: PhaseRun, Message: "sequence " + p.sequence.String(), Err: err}
 		}
 	}
+	if text, ok := seq.(*array.String); ok && !p.textNumbers {
+		p.textNumbers = holdsNumbers(text)
+	}
 	deletes, err := rowsWhere(p.deletes, b.Rows)
 	if err != nil {
 		return nil, nil, err
@@ -189,6 +192,23 @@ func rescuedArray(b *event.Batch, n int) arrow.Array {
 		}
 	}
 	return sb.NewArray()
+}
+
+// holdsNumbers tells whether a value of a text is a number of a length that no date
+// has: as text 9 comes after 10 (cdc-formats 0.3).
+func holdsNumbers(a *array.String) bool {
+	for r := range a.Len() {
+		v := strings.TrimSpace(a.Value(r))
+		if a.IsNull(r) || v == "" || strings.Trim(v, "0123456789") != "" {
+			continue
+		}
+		switch len(v) {
+		case len("20240501"), len("20240501083015"), len("20240501083015123"):
+		default:
+			return v[0] != '0' || v == "0" // numbers that are padded sort as text
+		}
+	}
+	return false
 }
 
 // badSequence answers the code of what is wrong with a sequence value; "" if it orders.

@@ -44,7 +44,7 @@ func (f *Flow) Validate() error {
 	errs = append(errs, f.validateClauses()...)
 	errs = append(errs, f.validateExpectations()...)
 	if f.Snapshot != "" || f.SnapshotVersion != "" {
-		errs = append(errs, analysis(CodeUnsupportedClause, "queries of FROM SNAPSHOT are not run yet; use apply --snapshot"))
+		errs = append(errs, analysis(CodeUnsupportedClause, "a snapshot is SELECT * FROM a source, without WHERE, and its version SELECT of one expression without FROM; other queries are not run: filter into a file or a table first"))
 	}
 	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
 		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
@@ -121,14 +121,16 @@ type plan struct {
 	lists      int          // source column of COLUMNS TO UPDATE, -1: none
 	tracked    map[int]bool // of the selected columns that are no key
 	tracksList bool         // the tracked columns are listed one by one
-	system     *expr.Bound  // nil: not bitemporal
-	systemType schema.Type
+	// textNumbers: the sequence is a text that holds numbers.
+	textNumbers bool
+	system      *expr.Bound // nil: not bitemporal
+	systemType  schema.Type
 }
 
 // planFor binds the flow to the schema of a batch; every error is of phase A.
 func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
 	p := &plan{source: b.Columns, lists: -1}
-	if err := f.selectColumns(p); err != nil {
+	if err := f.selectColumns(p, b.SeqOnly); err != nil {
 		return nil, err
 	}
 	if err := f.bindKeys(p, b.Keys); err != nil {
@@ -150,11 +152,19 @@ func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
 	return p, nil
 }
 
-func (f *Flow) selectColumns(p *plan) error {
-	listed := func(list []string) (map[int]bool, error) {
+// feedColumns are those of a change feed's own, which land in the target only where
+// COLUMNS lists them (auto-cdc 2.11).
+var feedColumns = []string{"_change_type", "_commit_version", "_commit_timestamp"}
+
+func (f *Flow) selectColumns(p *plan, feed bool) error {
+	listed := func(list []string, selects bool) (map[int]bool, error) {
 		in := map[int]bool{}
 		for _, c := range list {
 			i := p.source.Index(c)
+			if i < 0 && selects { // a column that this batch lacks may be one of the target
+				p.absent = append(p.absent, absent{"COLUMNS", c})
+				continue
+			}
 			if i < 0 {
 				return nil, analysis(CodeColumnsNotFound, "column %q is not in the source (%s)", c, strings.Join(p.source.Names(), ", "))
 			}
@@ -162,11 +172,11 @@ func (f *Flow) selectColumns(p *plan) error {
 		}
 		return in, nil
 	}
-	only, err := listed(f.ColumnList)
+	only, err := listed(f.ColumnList, true)
 	if err != nil {
 		return err
 	}
-	except, err := listed(f.ExceptColumnList)
+	except, err := listed(f.ExceptColumnList, false)
 	if err != nil {
 		return err
 	}
@@ -180,7 +190,10 @@ func (f *Flow) selectColumns(p *plan) error {
 		if strings.HasPrefix(strings.ToLower(c.Name), hiddenGroup) {
 			return analysis(CodeReservedPrefix, "source column %q starts with the reserved prefix %s", c.Name, hiddenGroup)
 		}
-		if len(only) > 0 && !only[i] || except[i] || i == p.lists {
+		if len(f.ColumnList) > 0 && !only[i] || except[i] || i == p.lists {
+			continue
+		}
+		if feed && f.ColumnList == nil && slices.Contains(feedColumns, c.Name) {
 			continue
 		}
 		if other, dup := lower[strings.ToLower(c.Name)]; dup {
@@ -208,7 +221,7 @@ func (f *Flow) bindKeys(p *plan, own []string) error {
 		if !slices.Contains(p.selected, i) {
 			return analysis(CodeKeyNotSelected, "key column %q is not among the selected columns", k)
 		}
-		if t := p.source.Fields[i].Type; !expr.Orderable(t) {
+		if t := p.source.Fields[i].Type; t != schema.Void && !expr.Orderable(t) {
 			return analysis(CodeKeyType, "key column %q has type %s, which has no equality", k, t)
 		}
 		p.keys = append(p.keys, i)
@@ -237,6 +250,9 @@ func (f *Flow) bindSequence(p *plan, b *event.Batch, zone expr.Options) error {
 	bound, err := bind("sequence-by", f.SequenceBy, b.Columns, zone)
 	if err != nil {
 		return err
+	}
+	if bound.Type() == schema.Void && len(bound.Columns()) > 0 {
+		return running(CodeNullSequence, "the sequence %s is null in every row of the batch", f.SequenceBy)
 	}
 	if !expr.Orderable(bound.Type()) || bound.Type() == schema.Void {
 		return analysis(CodeSequenceNotOrderable, "sequence %s has type %s, which has no order", f.SequenceBy, bound.Type())
@@ -293,7 +309,7 @@ func (p *plan) def(name string, table *schema.Struct) flowDef {
 		c := p.source.Fields[k]
 		t := c.Type
 		if table != nil {
-			if at := table.Index(c.Name); at >= 0 && widens(t, table.Fields[at].Type) {
+			if at := table.Index(c.Name); at >= 0 && (t == schema.Void || widens(t, table.Fields[at].Type)) {
 				t = table.Fields[at].Type
 			}
 		}

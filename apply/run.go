@@ -123,6 +123,11 @@ func (r *run) run(ctx context.Context) error {
 			return fmt.Errorf("restore decoder: %w", err)
 		}
 	}
+	if h, ok := r.dec.(event.Hinted); ok && r.spec.Target.Route == nil {
+		if types := r.order[0].columnTypes(); types != nil {
+			h.Hint(types)
+		}
+	}
 	for rec, err := range r.spec.Source.Records(ctx, from) {
 		if err != nil {
 			return err

@@ -108,7 +108,12 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 		return nil, err
 	}
 	for _, k := range plans[0].keys {
-		s.keys = append(s.keys, s.schema.Index(plans[0].source.Fields[k].Name))
+		name := plans[0].source.Fields[k].Name
+		at := s.schema.Index(name)
+		if at < 0 { // truncates alone
+			return nil, running(CodeNullKey, "key column %q is null in every event, so that it has no type yet; declare its type", name)
+		}
+		s.keys = append(s.keys, at)
 	}
 	return s, s.finish()
 }

@@ -49,7 +49,7 @@ func (t *target) difference(ctx context.Context, batches []*event.Batch, mark *s
 		mark.Epoch = t.state.epochOf(d.shape.authored(plans[i], o))
 		for _, e := range events {
 			if rows[e.key] != nil {
-				return nil, running(CodeDuplicateSnapshotKey, "the snapshot holds key %s twice%s", keyValueText(d.shape, &origin{keys: o.keys}, e.at.row), lineText(b, e.at.row))
+				return nil, running(CodeDuplicateSnapshotKey, "the snapshot holds key %s twice:%s", keyValueText(d.shape, &origin{keys: o.keys}, e.at.row), lineText(b, e.at.row))
 			}
 			x := &snapshotRow{batch: i, at: e.at}
 			rows[e.key], order = x, append(order, x)

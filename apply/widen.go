@@ -47,6 +47,21 @@ func (t *target) widening(plans []*plan) *deltalog.TableConfig {
 	return cfg
 }
 
+// columnTypes are the data columns of an existing target, whose types records that
+// carry none are read as. Nil where none must be: the target's own may become wider.
+func (t *target) columnTypes() *schema.Struct {
+	if t.snap == nil || t.snap.WidensTypes() {
+		return nil
+	}
+	out := &schema.Struct{}
+	for _, f := range t.snap.Schema.Fields {
+		if !slices.ContainsFunc(frameColumns, func(n string) bool { return strings.EqualFold(n, f.Name) }) && f.Name != rescuedColumn {
+			out.Fields = append(out.Fields, f)
+		}
+	}
+	return out
+}
+
 // widen commits the wider types by themselves; the batch is tried again on them.
 func (t *target) widen(ctx context.Context, cfg *deltalog.TableConfig) error {
 	var changed []string

@@ -10,7 +10,8 @@
 //     replaced by a placeholder (UNAVAILABLE) is marked in Unauthored and its
 //     Arrow value is null; a null that is not marked is a value.
 //  3. No row of a Batch has a null key column or a null or partly decoded
-//     sequence; such records are Poison. A truncate has no key.
+//     sequence; such records are Poison. A truncate has no key, and where a
+//     condition of the flow may make truncates the engine judges null keys.
 //  4. A position that a decoder emits covers every record before it: nothing
 //     read is neither in a Batch, nor Control, nor Poison.
 //

@@ -189,6 +189,12 @@ type Decoder interface {
 	Restore(state string) error
 }
 
+// Hinted is a decoder that takes the types of columns which its records do not
+// tell. Hint is called before the first record, with columns that the target has.
+type Hinted interface {
+	Hint(types *schema.Struct)
+}
+
 // Source yields records from where the positions end.
 type Source interface {
 	// Records reads on from the given positions (by Source; unknown ones start at

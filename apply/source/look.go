@@ -52,6 +52,9 @@ func LookAt(ctx context.Context, s Spec) (*Look, error) {
 	if opened.Format == Postgres {
 		return nil, &Error{Code: "BAD_OPTION", Reason: "a server has no events to look at before it is read: a dry run of apply says what it has"}
 	}
+	if opened.Empty {
+		return nil, &Error{Code: "FORMAT_UNCLEAR", Reason: "the input is empty"}
+	}
 	out := &Look{Format: opened.Format, Explain: opened.Explain}
 	if out.Explain == "" {
 		out.Explain = "as asked for"

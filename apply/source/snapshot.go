@@ -99,6 +99,8 @@ var errStopped = errors.New("stopped")
 
 func eachBatch(ctx context.Context, in *Opened, yield func(*event.Batch, error) bool) error {
 	d := in.NewDecoder()
+	var held []*event.Batch
+	json := in.Format == Rows
 	flush := func() error {
 		out, err := d.Flush()
 		if err != nil {
@@ -107,17 +109,14 @@ func eachBatch(ctx context.Context, in *Opened, yield func(*event.Batch, error) 
 		for _, p := range out.Poison {
 			return &Error{Code: p.Code, Reason: fmt.Sprintf("a snapshot cannot leave rows out: %s: line %d of %s", p.Reason, p.Record.Line, p.Record.Source)}
 		}
-		for _, b := range out.Batches {
-			if !yield(b, nil) {
-				return errStopped
-			}
-		}
+		held = append(held, out.Batches...)
 		return nil
 	}
 	for rec, err := range in.Source.Records(ctx, nil) {
 		if err != nil {
 			return err
 		}
+		json = json && rec.Columns == nil
 		if err := d.Add(ctx, rec); err != nil {
 			return err
 		}
@@ -127,7 +126,61 @@ func eachBatch(ctx context.Context, in *Opened, yield func(*event.Batch, error) 
 			}
 		}
 	}
-	return flush()
+	if err := flush(); err != nil {
+		return err
+	}
+	if json {
+		if err := wholeRows(held); err != nil {
+			return err
+		}
+	}
+	for _, b := range held {
+		if !yield(b, nil) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// wholeRows gives every batch of JSON records all columns of the snapshot: it is
+// whole, so what its records have together is its schema, and a field that one of
+// them lacks is null (auto-cdc 2.3). The column that no record has stays absent.
+func wholeRows(batches []*event.Batch) error {
+	all := &schema.Struct{}
+	for _, b := range batches {
+		for _, f := range b.Columns.Fields {
+			if at := all.Index(f.Name); at < 0 {
+				all.Fields = append(all.Fields, f)
+			} else if all.Fields[at].Type == schema.Type(schema.Void) {
+				all.Fields[at].Type = f.Type
+			}
+		}
+	}
+	for _, b := range batches {
+		b.Unauthored = nil
+		if len(b.Columns.Fields) == len(all.Fields) {
+			continue
+		}
+		cols := &schema.Struct{Fields: slices.Clone(b.Columns.Fields)}
+		arrays := slices.Clone(b.Rows.Columns())
+		for _, f := range all.Fields {
+			if cols.Index(f.Name) >= 0 {
+				continue
+			}
+			at, err := schema.ArrowType(f.Type)
+			if err != nil {
+				return err
+			}
+			cols.Fields = append(cols.Fields, f)
+			arrays = append(arrays, array.MakeArrayOfNull(memory.DefaultAllocator, at, int(b.Rows.NumRows())))
+		}
+		as, err := schema.ArrowSchema(cols)
+		if err != nil {
+			return err
+		}
+		b.Rows, b.Columns, b.Unavailable = array.NewRecordBatch(as, arrays, b.Rows.NumRows()), cols, nil
+	}
+	return nil
 }
 
 // tableRows streams a version of a Delta table.

@@ -79,6 +79,12 @@ type Spec struct {
 	// NoOp: conditions of the flow say what is a delete, so plain rows have no
 	// operation column.
 	NoOp bool
+	// Truncates: a condition of the flow may make an event a truncate, so rows
+	// without a key are not poison; the engine refuses those that are none.
+	Truncates bool
+	// Types are those of columns that JSON and CSV do not tell: of a table that is
+	// declared but not there yet. The engine hints those of an existing target.
+	Types *schema.Struct
 	// Options are format and source options (`--option key=value`): those of
 	// package debezium and rows, and max_record_bytes, lines, file_format,
 	// delimiter, header, overwrite, stable_age.
@@ -89,7 +95,7 @@ type Spec struct {
 	OpenTable func(ctx context.Context, path string) (*deltalog.Snapshot, error)
 
 	// Once: a server is copied and not followed. Follow: readings follow each other, so
-	// one of a server that has much may end early.
+	// one of a server that has much may end early, and a pattern may match no file yet.
 	Once, Follow bool
 
 	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
@@ -121,6 +127,9 @@ type Opened struct {
 	// OnPoisonFail: poison stops the flow by default (plain rows); other formats
 	// quarantine it.
 	OnPoisonFail bool
+	// Empty: the format was to be detected and there is not a record yet. Its decoder
+	// refuses records (FORMAT_UNCLEAR).
+	Empty bool
 	// OpColumn is the column of plain rows that holds the operation, where it is
 	// known before reading; it is no data column.
 	OpColumn string
@@ -199,7 +208,7 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 	}
 	var sample []*event.Record
 	auto := s.Format == "" || s.Format == Auto
-	if _, stdin := src.(*replay); auto || !stdin && s.Format == Rows && !s.NoOp && rest["op_column"] == "" {
+	if _, stdin := src.(*replay); auto || !stdin && s.Format == Rows {
 		if sample, err = sampler(ctx, SampleSize); err != nil {
 			return nil, err
 		}
@@ -207,7 +216,11 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 			return nil, err
 		}
 	}
-	if s.Format == "" || s.Format == Auto {
+	if auto && len(sample) == 0 {
+		out.Format, out.Empty, out.NewDecoder = Auto, true, func() event.Decoder { return &undecided{} }
+		return out, nil
+	}
+	if auto {
 		if out.Format, out.Explain, err = Detect(sample); err != nil {
 			return nil, err
 		}
@@ -221,7 +234,13 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 	if name := rest["op_column"]; out.Format == Rows && name != "none" {
 		out.OpColumn = name
 	}
-	if out.NewDecoder, err = s.decoder(out.Format, rest); err != nil {
+	known := ""
+	if out.Format == Rows {
+		if known, err = s.lookAhead(ctx, sample, rest); err != nil {
+			return nil, err
+		}
+	}
+	if out.NewDecoder, err = s.decoder(out.Format, rest, known); err != nil {
 		return nil, &Error{Code: "BAD_OPTION", Reason: err.Error()}
 	}
 	if translator != nil {
@@ -275,15 +294,50 @@ func (s *Spec) environment() func(string) string {
 	return func(string) string { return "" }
 }
 
+// lookAhead decodes the sample of plain rows for the columns that they have, as the
+// state of their decoder, and refuses key columns that no record has.
+func (s *Spec) lookAhead(ctx context.Context, sample []*event.Record, settings map[string]string) (string, error) {
+	d, err := rows.New(rows.Options{Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, NullKeys: true, Zone: s.TimeZone, Settings: settings, Types: s.Types})
+	if err != nil {
+		return "", &Error{Code: "BAD_OPTION", Reason: err.Error()}
+	}
+	keyed := false
+	for _, r := range sample {
+		keyed = keyed || len(r.Key) > 0
+		if err := d.Add(ctx, r); err != nil {
+			return "", err
+		}
+	}
+	decoded, err := d.Flush()
+	if err != nil {
+		return "", err
+	}
+	all := &schema.Struct{}
+	for _, b := range decoded.Batches {
+		for _, f := range b.Columns.Fields {
+			if all.Index(f.Name) < 0 {
+				all.Fields = append(all.Fields, f)
+			}
+		}
+	}
+	for _, k := range s.Keys {
+		if len(all.Fields) > 0 && all.Index(k) < 0 && !keyed {
+			return "", &Error{Code: "AUTOCDC_COLUMNS_NOT_FOUND_IN_SCHEMA", Reason: fmt.Sprintf("key column %q is in none of the records looked at; they have %s",
+				k, strings.Join(all.Names(), ", "))}
+		}
+	}
+	return d.State(), nil
+}
+
 // decoder checks the options by making one decoder, and gives a maker of more.
-func (s *Spec) decoder(f Format, settings map[string]string) (func() event.Decoder, error) {
+func (s *Spec) decoder(f Format, settings map[string]string, known string) (func() event.Decoder, error) {
 	var open func() (event.Decoder, error)
 	switch f {
 	case Debezium, DebeziumPlain:
 		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
 		open = func() (event.Decoder, error) { return debezium.New(o) }
 	case Rows:
-		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, Zone: s.TimeZone, Settings: settings}
+		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, NullKeys: s.Truncates, Types: s.Types, Known: known, Zone: s.TimeZone, Settings: settings}
 		open = func() (event.Decoder, error) { return rows.New(o) }
 	default:
 		if _, err := ParseFormat(string(f)); err != nil {
@@ -326,7 +380,7 @@ func (s *Spec) dialect() func(path string) files.Dialect {
 
 // fileOptions takes the options of the file source out of Options.
 func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
-	o := files.Options{Paths: s.From, Stdin: s.Stdin, Host: s.Host, Now: s.Now}
+	o := files.Options{Paths: s.From, Stdin: s.Stdin, Host: s.Host, Now: s.Now, Wait: s.Follow}
 	rest := maps.Clone(s.Options)
 	if rest == nil {
 		rest = map[string]string{}
@@ -378,6 +432,31 @@ func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
 		delete(rest, name)
 	}
 	return o, rest, nil
+}
+
+// undecided is the decoder of an empty input without a format.
+type undecided struct{ state string }
+
+// Add implements event.Decoder.
+func (u *undecided) Add(context.Context, *event.Record) error {
+	return &Error{Code: "FORMAT_UNCLEAR", Reason: "the input was empty when it was looked at; name the format with --format"}
+}
+
+// Pending implements event.Decoder.
+func (u *undecided) Pending() (int, int64) { return 0, 0 }
+
+// Flush implements event.Decoder.
+func (u *undecided) Flush() (*event.Decoded, error) {
+	return &event.Decoded{Controls: map[event.ControlKind]int64{}}, nil
+}
+
+// State implements event.Decoder.
+func (u *undecided) State() string { return u.state }
+
+// Restore implements event.Decoder.
+func (u *undecided) Restore(state string) error {
+	u.state = state
+	return nil
 }
 
 // replay gives records that were read for a sample once more, then the rest of

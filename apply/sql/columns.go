@@ -35,6 +35,9 @@ func (a *analyzer) flowColumns(p *FlowPlan) {
 	if p.SequenceBy == "" && src.OwnSequence {
 		p.Sequence = src.Position
 	}
+	if src.ChangeFeed && src.Position != nil {
+		p.Sequence = src.Position
+	}
 	p.SystemSequence = a.sequence(p, "system_sequence_by", p.SystemSequenceBy, src)
 	a.condition(p, "apply_as_deletes", p.ApplyAsDeletes, src)
 	a.condition(p, "apply_as_truncates", p.ApplyAsTruncates, src)
@@ -70,7 +73,7 @@ func (a *analyzer) selectColumns(p *FlowPlan, src SourceSchema) {
 				a.notFound(p.at.item(l.option, i), l.clause, c, src.Columns.Names())
 				continue
 			}
-			if l.option == "columns_to_update" && !isStringArray(src.Columns.Fields[k].Type) {
+			if l.option == "columns_to_update" && src.Columns.Fields[k].Type != schema.Type(schema.Void) && !isStringArray(src.Columns.Fields[k].Type) {
 				a.add(p.at.item(l.option, i), CodeColumnsToUpdate, "name a column of type ARRAY<STRING>", "column %s has type %s", c, src.Columns.Fields[k].Type)
 			}
 		}
@@ -131,7 +134,7 @@ func (a *analyzer) keyColumns(p *FlowPlan, src SourceSchema) {
 			}
 			f := src.Columns.Fields[n]
 			p.KeyColumns[i] = f.Name
-			if !expr.Orderable(f.Type) {
+			if f.Type != schema.Type(schema.Void) && !expr.Orderable(f.Type) {
 				a.add(at, CodeKeyType, "use columns without maps and variants", "key column %s has type %s, which has no equality", f.Name, f.Type)
 			}
 		}
@@ -248,6 +251,9 @@ func (a *analyzer) sequence(p *FlowPlan, option, text string, src SourceSchema) 
 		return nil
 	}
 	t := bound.Type()
+	if t == schema.Type(schema.Void) && len(bound.Columns()) > 0 {
+		return nil // nothing but nulls so far; its type comes with its values
+	}
 	if !expr.Orderable(t) || t == schema.Type(schema.Void) {
 		a.add(at, CodeNotOrderable, "use columns without maps and variants", "%s has type %s, which has no order", clause, t)
 		return nil

@@ -17,6 +17,10 @@ func SnapshotTable(query string) (name string, ok bool) {
 	return wholeTable(query)
 }
 
+// SnapshotSource is the name behind SELECT * FROM name, also with a WHERE behind it,
+// which no snapshot flow runs.
+func SnapshotSource(query string) (name string, ok bool) { return wholeTable(query) }
+
 // VersionExpr is the expression of the version query SELECT expression, which has no
 // FROM: over the rows of the snapshot, _commit_version for the versions of a Delta
 // table, or a text with {version} that paths must match.

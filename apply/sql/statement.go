@@ -150,6 +150,9 @@ func (p positions) item(option string, i int) Pos {
 	return p.of(option)
 }
 
+// Place is where the flow stands in its text; the zero Pos for Go structs.
+func (f *Flow) Place() Pos { return f.at.of("") }
+
 // encodeIdent is the form of a name in Script.
 func encodeIdent(raw string) string {
 	if strings.ContainsAny(raw, ".`") {

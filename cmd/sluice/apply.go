@@ -14,8 +14,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source"
 	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/log/schema"
+	"github.com/sluice-data/sluice/storage/open"
 )
 
 // applyFlags are the flags of `sluice apply`.
@@ -40,6 +43,8 @@ type applyFlags struct {
 	onPoison                     oneOf
 	snapshotFlags
 	followFlags
+	// types are those of a declared table's columns, which the records may not tell.
+	types *schema.Struct
 }
 
 const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.jsonl
@@ -158,6 +163,9 @@ func (f *applyFlags) check() error {
 		if isTable(src) && !f.snapshot && len(f.from) > 1 {
 			problems = append(problems, "--from "+src+": a Delta table is the only source of its flow")
 		}
+		if isTable(src) && f.readsItself(src) {
+			return usage(apply.CodeInvalidTarget, "apply: %s would be applied into itself; name another table with --into", src)
+		}
 	}
 	problems = append(problems, f.snapshotFlags.problems(f)...)
 	problems = append(problems, f.followFlags.problems(f)...)
@@ -184,6 +192,39 @@ func (f *applyFlags) declared() (*schema.Struct, error) {
 func isTable(src string) bool {
 	st, err := os.Stat(filepath.Join(strings.TrimPrefix(src, "file://"), "_delta_log"))
 	return err == nil && st.IsDir()
+}
+
+// readsItself tells whether the table src is also what --into names.
+func (f *applyFlags) readsItself(src string) bool {
+	into := f.into
+	if t, ok, err := parseTemplate(into); err != nil {
+		return false
+	} else if ok {
+		dir, err := t.dir(event.Table{Name: open.Base(src)})
+		if err != nil {
+			return false
+		}
+		into = open.Join(t.root, dir)
+	}
+	return samePlace(src, into)
+}
+
+// samePlace tells whether two locations are one folder.
+func samePlace(a, b string) bool {
+	real := func(s string) string {
+		s = strings.TrimPrefix(s, "file://")
+		if strings.Contains(s, "://") {
+			return strings.TrimRight(s, "/")
+		}
+		if abs, err := filepath.Abs(s); err == nil {
+			s = abs
+		}
+		if links, err := filepath.EvalSymlinks(s); err == nil {
+			s = links
+		}
+		return filepath.Clean(s)
+	}
+	return real(a) == real(b)
 }
 
 // flowOf is the flow that the flags describe.
@@ -261,8 +302,54 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	}
 	result, err := round(ctx)
 	p.Stop()
-	err = errors.Join(err, in.Source.Close())
+	if err = errors.Join(err, in.Source.Close()); err == nil {
+		err = a.nothingCame(ctx, f, in, result)
+	}
 	return a.finishApply(f, result, err)
+}
+
+// nothingCame is why a run that should have made a table found nothing: the input is
+// empty and its format not known, or it has no such table.
+func (a *app) nothingCame(ctx context.Context, f *applyFlags, in *input, r apply.Result) error {
+	switch {
+	case r.Version >= 0 || r.Events.Read > 0 || len(r.Targets) > 0:
+		return nil
+	case in.Empty:
+		return &source.Error{Code: "FORMAT_UNCLEAR", Reason: "the input is empty, so that nothing tells its format; name it with --format"}
+	case f.table == "":
+		return nil
+	}
+	return a.noSuchTable(ctx, f)
+}
+
+// noSuchTable refuses a source table that the first records do not have; it names
+// those that they have. Nil if they have none at all.
+func (a *app) noSuchTable(ctx context.Context, f *applyFlags) error {
+	missing := &cliError{code: "SOURCE_TABLE_NOT_FOUND", exit: exitNotFound, message: fmt.Sprintf("no event of table %s came", f.table)}
+	if slices.Contains(f.from, "-") {
+		missing.hint = "name a table of the stream"
+		return missing
+	}
+	format, err := source.ParseFormat(f.format)
+	if err != nil {
+		return err
+	}
+	look, err := source.LookAt(ctx, source.Spec{Format: format, From: f.from, Keys: f.keys.values, Options: f.option.values, Now: a.clock, OpenTable: a.sourceTable, Getenv: os.Getenv})
+	if err != nil {
+		return missing // what the source cannot show is not what was asked
+	}
+	var names []string
+	for _, t := range look.Tables {
+		if tableMatches(t.Table, f.table) {
+			return nil
+		}
+		names = append(names, strings.Trim(t.Table.Schema+"."+t.Table.Name, "."))
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	missing.hint = "the stream has " + strings.Join(names, ", ")
+	return missing
 }
 
 // finishApply tells what a run did, also one that failed or was stopped.

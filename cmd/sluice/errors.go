@@ -247,7 +247,7 @@ func (f *failure) ofStreams(err error) {
 		return
 	}
 	switch f.code {
-	case "BAD_OPTION", "SECRET_IN_URL":
+	case "BAD_OPTION", "SECRET_IN_URL", apply.CodeColumnsNotFound:
 		f.exit = exitUsage
 	case "INPUT_GONE", "TOPIC_NOT_FOUND", "NO_TABLES", "SLOT_LOST":
 		f.exit = exitNotFound

@@ -60,7 +60,7 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 		return source.Spec{}, err
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
+		NoOp: f.deletes != "" || f.truncates != "", Truncates: f.truncates != "", Types: f.types, OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/source"
 	"github.com/sluice-data/sluice/apply/sql"
 	"github.com/sluice-data/sluice/delta"
 	deltalog "github.com/sluice-data/sluice/log"
@@ -30,7 +31,7 @@ type statementFlags struct {
 
 func (s *statementFlags) register(p *pflag.FlagSet) {
 	p.StringVarP(&s.file, "file", "f", "", "AUTO CDC statements in SQL or, named .yaml, in YAML, instead of --from and its options;\n--into is then the folder of the tables (default .)")
-	p.StringArrayVar(&s.sources, "source", nil, "NAME=SRC: what a source of the statements reads; may be repeated (default: CREATE SOURCE of the file)")
+	p.StringArrayVar(&s.sources, "source", nil, "NAME=SRC: what a source of the statements reads; may be repeated (default: CREATE SOURCE of the file,\nelse a Delta table by its change feed: the one of that name in --into, or one that is named by its path, delta.PATH)")
 }
 
 // withStatements are the flags of apply that go together with -f.
@@ -160,8 +161,10 @@ func (r *statementRun) bind(ctx context.Context, script *sql.Script) error {
 	schemas := sql.Schemas{}
 	for _, f := range script.Flows {
 		if f.Source == "" {
-			if name, ok := sql.SnapshotTable(f.Snapshot); ok {
+			if name, ok := sql.SnapshotSource(f.Snapshot); ok {
 				used[strings.ToLower(name)] = true
+			}
+			if name, ok := sql.SnapshotTable(f.Snapshot); ok {
 				if flags, ok := r.input(script, &sql.Flow{Source: name, Keys: f.Keys}, given); ok {
 					inputs[f] = flags
 				}
@@ -204,11 +207,7 @@ func (r *statementRun) locate(inputs map[*sql.Flow]applyFlags) error {
 			return &cliError{code: "SOURCE_NOT_BOUND", exit: exitUsage, message: fmt.Sprintf("source %s of flow %s reads from nowhere", p.Source, p.FlowName),
 				hint: fmt.Sprintf("add --source %s=SRC, or CREATE SOURCE %s FROM 'SRC'", p.Source, p.Source)}
 		}
-		var parts []string
-		for _, s := range sql.NameParts(p.Target) {
-			parts = append(parts, pathElement(s))
-		}
-		b := &boundFlow{plan: p, flags: flags, where: open.Join(r.flags.into, path.Join(parts...)), flow: p.Apply()}
+		b := &boundFlow{plan: p, flags: flags, where: r.folder(p.Target), flow: p.Apply()}
 		if p.Snapshot != "" && bound {
 			r.bindSnapshot(b)
 		}
@@ -216,6 +215,11 @@ func (r *statementRun) locate(inputs map[*sql.Flow]applyFlags) error {
 			return usage(apply.CodeTargetClash, "tables %s and %s lie in one folder %s", other, p.Into.Name, b.where)
 		}
 		where[b.where] = p.Into.Name
+		for _, src := range flags.from {
+			if samePlace(src, b.where) {
+				return usage(apply.CodeInvalidTarget, "flow %s would apply table %s into itself", p.FlowName, b.where)
+			}
+		}
 		store, err := r.open(b.where)
 		if err != nil {
 			return err
@@ -238,10 +242,33 @@ func (r *statementRun) locate(inputs map[*sql.Flow]applyFlags) error {
 func (r *statementRun) refusals() error {
 	for _, b := range r.flows {
 		if err := b.flow.Validate(); err != nil {
-			return fmt.Errorf("flow %s: %w", b.plan.FlowName, err)
+			at := b.plan.Place()
+			return fmt.Errorf("flow %s at %s:%d:%d: %w", b.plan.FlowName, r.st.file, at.Line, at.Col, err)
 		}
 	}
 	return nil
+}
+
+// folder is where the table of a name lies.
+func (r *statementRun) folder(name string) string {
+	var parts []string
+	for _, s := range sql.NameParts(name) {
+		parts = append(parts, pathElement(s))
+	}
+	return open.Join(r.flags.into, path.Join(parts...))
+}
+
+// tableNamed is where a source lies that nothing binds: delta.`PATH`, a table of the
+// script, or one in the folder of the tables. "": nowhere.
+func (r *statementRun) tableNamed(script *sql.Script, name string) string {
+	if parts := sql.NameParts(name); len(parts) == 2 && strings.EqualFold(parts[0], "delta") {
+		return parts[1]
+	}
+	where := r.folder(name)
+	if isTable(where) || slices.ContainsFunc(script.Tables, func(t *sql.Table) bool { return strings.EqualFold(t.Name, name) }) {
+		return where
+	}
+	return ""
 }
 
 // input is where a flow reads, in the words of the flags.
@@ -265,8 +292,14 @@ func (r *statementRun) input(script *sql.Script, f *sql.Flow, given map[string]s
 			flags.keys.values = append(flags.keys.values, parts[0])
 		}
 	}
+	if len(flags.from) == 0 {
+		if where := r.tableNamed(script, f.Source); where != "" {
+			flags.from, flags.format = []string{where}, string(source.DeltaFeed)
+		}
+	}
 	// The statements say what deletes; plain rows have no operation of their own.
-	flags.deletes = "FALSE"
+	flags.deletes, flags.truncates = "FALSE", f.ApplyAsTruncates
+	flags.types = r.declared(script, f.Target)
 	return flags, len(flags.from) > 0
 }
 

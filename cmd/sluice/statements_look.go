@@ -10,7 +10,11 @@ import (
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/source/deltafeed"
+	"github.com/sluice-data/sluice/apply/source/kafka"
+	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/apply/sql"
+	"github.com/sluice-data/sluice/cdf"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -25,6 +29,26 @@ func (b *boundFlow) columns() *schema.Struct {
 	return b.plan.Binding.Schema
 }
 
+// declared are the types that the columns of a target have: those that its statement
+// declares, else those of the table that is there. Nil if nothing tells.
+func (r *statementRun) declared(script *sql.Script, target string) *schema.Struct {
+	for _, t := range script.Tables {
+		if !strings.EqualFold(t.Name, target) || t.Schema == nil {
+			continue
+		}
+		out := &schema.Struct{}
+		for _, f := range t.Schema.Fields {
+			switch {
+			case slices.ContainsFunc([]string{sql.StartAt, sql.EndAt, sql.SystemStartAt, sql.SystemEndAt}, func(n string) bool { return strings.EqualFold(n, f.Name) }):
+			default:
+				out.Fields = append(out.Fields, f)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
 // look reads the first records of a source for its columns. Standard input cannot
 // be read twice, and inferred columns of a source that goes on behind the sample
 // may be incomplete: then nothing is claimed but what is declared.
@@ -35,47 +59,94 @@ func (r *statementRun) look(ctx context.Context, script *sql.Script, f *sql.Flow
 			declared = s.Schema
 		}
 	}
+	carries := flags.format != string(source.Rows)
 	for _, src := range flags.from {
-		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" {
+		scheme, _, ok := strings.Cut(src, "://")
+		switch {
+		case kafka.IsURL(src) || postgres.IsURL(src):
+			return sql.SourceSchema{Columns: declared, OwnSequence: carries}, nil
+		case ok && scheme != "file":
 			return sql.SourceSchema{}, notYet("source " + scheme + "://")
-		}
-		if isTable(src) {
-			return sql.SourceSchema{}, notYet("a Delta table as source (" + src + ")")
+		case isTable(src):
+			return r.lookTable(ctx, src)
+		case flags.format == string(source.DeltaFeed): // an earlier flow of the script makes it
+			return sql.SourceSchema{OwnSequence: true, ChangeFeed: true, Position: deltafeed.SeqType()}, nil
 		}
 	}
 	if slices.Contains(flags.from, "-") {
 		return sql.SourceSchema{Columns: declared, OwnSequence: strings.HasPrefix(flags.format, "debezium")}, nil
 	}
+	flags.keys = listFlag{} // the analysis says what is wrong with them, and where
 	in, err := r.openInput(ctx, &flags, declared)
 	if err != nil {
 		return sql.SourceSchema{}, err
 	}
-	batch, whole, err := firstBatch(ctx, in.Opened)
+	seen, whole, err := firstColumns(ctx, in.Opened)
 	if err = errors.Join(err, in.Source.Close()); err != nil {
 		return sql.SourceSchema{}, err
 	}
 	out := sql.SourceSchema{Columns: declared}
-	if batch == nil {
+	if seen == nil {
+		if flags.table != "" {
+			return out, r.noSuchTable(ctx, &flags)
+		}
 		return out, nil
 	}
-	if batch.SeqType != nil {
-		out.OwnSequence, out.Position = true, batch.SeqType
+	if seen.position != nil {
+		out.OwnSequence, out.Position = true, seen.position
 	}
 	if whole || in.Format != source.Rows || declared != nil {
-		out.Columns = batch.Columns
+		out.Columns = seen.columns
+		if seen.inferred && flags.types != nil && declared == nil {
+			r.addDeclared(f, out.Columns, flags.types)
+		}
 	}
 	return out, nil
 }
 
-// firstBatch decodes up to lookRecords records into the batch with the most
-// columns of the table that comes first; whole: the source ended before.
-func firstBatch(ctx context.Context, in *source.Opened) (best *event.Batch, whole bool, err error) {
+// lookTable is look of a Delta table, whose change feed is read.
+func (r *statementRun) lookTable(ctx context.Context, src string) (sql.SourceSchema, error) {
+	snap, err := r.sourceTable(ctx, src)
+	if err != nil {
+		return sql.SourceSchema{}, err
+	}
+	cols := &schema.Struct{}
+	for _, c := range snap.Schema.Fields {
+		cols.Fields = append(cols.Fields, schema.Field{Name: c.Name, Type: c.Type, Nullable: true})
+	}
+	cols.Fields = append(cols.Fields, schema.Field{Name: cdf.ChangeTypeColumn, Type: schema.String, Nullable: true},
+		schema.Field{Name: cdf.CommitVersionColumn, Type: schema.Long, Nullable: true}, schema.Field{Name: cdf.CommitTimestampColumn, Type: schema.Timestamp, Nullable: true})
+	return sql.SourceSchema{Columns: cols, OwnSequence: true, ChangeFeed: true, Position: deltafeed.SeqType()}, nil
+}
+
+// addDeclared gives the inferred columns of JSON records those that the target declares
+// and no record has had yet: they are absent, not wrong.
+func (r *statementRun) addDeclared(f *sql.Flow, cols, declared *schema.Struct) {
+	for _, c := range declared.Fields {
+		if cols.Index(c.Name) < 0 {
+			cols.Fields = append(cols.Fields, schema.Field{Name: c.Name, Type: c.Type, Nullable: true})
+			r.warn("table %s declares column %s, which no record of %s has yet", f.Target, c.Name, f.Source)
+		}
+	}
+}
+
+// seenColumns are the columns of the table that comes first in a source.
+type seenColumns struct {
+	table    event.Table
+	columns  *schema.Struct
+	position schema.Type // nil: the format carries none
+	inferred bool        // from records that name their fields one by one
+}
+
+// firstColumns decodes up to lookRecords records; whole: the source ended before.
+func firstColumns(ctx context.Context, in *source.Opened) (seen *seenColumns, whole bool, err error) {
 	dec := in.NewDecoder()
-	n := 0
+	n, inferred := 0, in.Format == source.Rows
 	for rec, err := range in.Source.Records(ctx, nil) {
 		if err != nil {
 			return nil, false, err
 		}
+		inferred = inferred && rec.Columns == nil
 		if err := dec.Add(ctx, rec); err != nil {
 			return nil, false, err
 		}
@@ -88,11 +159,29 @@ func firstBatch(ctx context.Context, in *source.Opened) (best *event.Batch, whol
 		return nil, false, err
 	}
 	for _, b := range got.Batches {
-		if best == nil || b.Table == best.Table && len(b.Columns.Fields) > len(best.Columns.Fields) {
-			best = b
+		if seen == nil {
+			seen = &seenColumns{table: b.Table, columns: &schema.Struct{}, inferred: inferred}
+			if b.SeqType != nil {
+				seen.position = b.SeqType
+			}
+		}
+		if b.Table == seen.table {
+			seen.add(b.Columns)
 		}
 	}
-	return best, n < lookRecords, nil
+	return seen, n < lookRecords, nil
+}
+
+// add takes the columns of a later batch in; its types are the wider ones.
+func (s *seenColumns) add(cols *schema.Struct) {
+	for _, f := range cols.Fields {
+		switch at := s.columns.Index(f.Name); {
+		case at < 0:
+			s.columns.Fields = append(s.columns.Fields, f)
+		case f.Type != schema.Type(schema.Void):
+			s.columns.Fields[at].Type = f.Type
+		}
+	}
 }
 
 // described is the result of `apply -f FILE --dry-run`.

@@ -3,6 +3,8 @@ package deltafeed
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -88,11 +90,11 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 	}
 	var keys []arrow.Array
 	for _, k := range d.opt.Keys {
-		i := r.Columns.Schema().FieldIndices(k)
-		if len(i) != 1 {
-			return fmt.Errorf("read change feed: key column %q is not in the source table", k)
+		i := slices.IndexFunc(r.Columns.Schema().Fields(), func(f arrow.Field) bool { return strings.EqualFold(f.Name, k) })
+		if i < 0 {
+			return &Error{Code: "AUTOCDC_COLUMNS_NOT_FOUND_IN_SCHEMA", Reason: fmt.Sprintf("key column %q is not in the source table", k)}
 		}
-		keys = append(keys, r.Columns.Column(i[0]))
+		keys = append(keys, r.Columns.Column(i))
 	}
 	for i := range p.ops {
 		if err := d.row(&p, i, kind.ValueStr(i), version.Value(i), keys); err != nil {
@@ -184,10 +186,6 @@ func (d *Decoder) batch(p part) (*event.Batch, error) {
 	}
 	var cols []arrow.Array
 	for i, f := range all.Fields {
-		switch f.Name {
-		case cdf.ChangeTypeColumn, cdf.CommitVersionColumn, cdf.CommitTimestampColumn:
-			continue
-		}
 		f.Nullable, f.Metadata = true, nil
 		b.Columns.Fields, cols = append(b.Columns.Fields, f), append(cols, taken.Column(i))
 	}

@@ -53,6 +53,10 @@ func (r *reader) read() []string {
 	}
 	for _, b := range out.Batches {
 		for i, c := range corpora.Changes(b) {
+			if c.Vals["_change_type"] == nil || c.Vals["_commit_version"] == nil || c.Vals["_commit_timestamp"] == nil {
+				r.t.Errorf("columns of the feed are missing: %v", c.Vals)
+			}
+			maps.DeleteFunc(c.Vals, func(name string, _ any) bool { return strings.HasPrefix(name, "_") })
 			lines = append(lines, fmt.Sprintf("%s %v %v", map[event.Op]string{event.Insert: "insert", event.Update: "update", event.Delete: "delete"}[c.Op], c.Seq[1], c.Vals))
 			if b.Offsets[i] <= 0 {
 				r.t.Errorf("offset %d", b.Offsets[i])

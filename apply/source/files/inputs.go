@@ -35,6 +35,7 @@ func (s *Source) find(from map[string]event.Position) ([]input, error) {
 		return nil
 	}
 	for _, arg := range s.opt.Paths {
+		before := len(out)
 		if arg == "-" {
 			out = append(out, input{path: "standard input", uri: "-", stdin: true})
 			continue
@@ -53,6 +54,10 @@ func (s *Source) find(from map[string]event.Position) ([]input, error) {
 			if err := add(p); err != nil {
 				return nil, err
 			}
+		}
+		// Files that were read may have been moved away; a pattern that never matched is wrong.
+		if len(paths) == 0 && len(out) == before && isGlob(arg) && len(from) == 0 && !s.opt.Wait {
+			return nil, &Error{Code: "NOT_FOUND", Path: arg, Reason: "the pattern matches no file", Err: fs.ErrNotExist}
 		}
 	}
 	return out, nil
@@ -78,7 +83,7 @@ func expand(arg string) ([]string, error) {
 		return walk(arg)
 	case err == nil:
 		return []string{arg}, nil
-	case !strings.ContainsAny(arg, "*?["):
+	case !isGlob(arg):
 		return nil, notFound(arg, err)
 	}
 	matches, err := filepath.Glob(arg)
@@ -103,6 +108,13 @@ func expand(arg string) ([]string, error) {
 	}
 	slices.SortFunc(out, naturalCompare)
 	return out, nil
+}
+
+func isGlob(arg string) bool { return strings.ContainsAny(arg, "*?[") && !exists(arg) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // walk lists the data files below a directory; hidden, unfinished and empty

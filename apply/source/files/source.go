@@ -41,6 +41,8 @@ type Options struct {
 	// Overwrite reads a file that changed since it was read again from its start;
 	// else that is FILE_CHANGED.
 	Overwrite bool
+	// Wait: a pattern may match no file yet; else that is NOT_FOUND, unless files of it were read before.
+	Wait bool
 	// StableAge is how long a file must be unchanged before an unfinished last
 	// line counts. 0: a minute; the last CSV record: a second.
 	StableAge time.Duration
@@ -210,6 +212,7 @@ func (s *Source) Close() error { return nil }
 func (s *Source) Sample(ctx context.Context, n int) ([]*event.Record, error) {
 	var out []*event.Record
 	t := &Source{opt: s.opt, positions: map[string]event.Position{}}
+	t.opt.Wait = true // Records knows what was read before, and answers for it
 	for rec, err := range t.Records(ctx, nil) {
 		if err != nil {
 			return out, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -40,10 +41,18 @@ func (d *Decoder) addColumns(r *event.Record) error {
 	for _, f := range r.Columns.Schema().Fields() {
 		text = text && f.Type.ID() == arrow.STRING
 	}
-	if text && d.opt.Schema != nil || rescued(r.Columns) >= 0 {
+	if text && (d.opt.Schema != nil || d.hinted(r.Columns)) || rescued(r.Columns) >= 0 {
 		return d.addText(t, r)
 	}
 	return d.addArrow(t, r)
+}
+
+// hinted tells whether a text column stands for another type.
+func (d *Decoder) hinted(rows arrow.RecordBatch) bool {
+	return slices.ContainsFunc(rows.Schema().Fields(), func(f arrow.Field) bool {
+		t := d.hint(f.Name)
+		return t != nil && t != schema.Type(schema.String)
+	})
 }
 
 func rescued(rows arrow.RecordBatch) int {
@@ -105,11 +114,16 @@ func (d *Decoder) textColumns(t *table, rows arrow.RecordBatch, extra int) error
 			continue
 		}
 		names = append(names, f.Name)
+		if n := d.plan(f.Name, true); n != nil {
+			nodes = append(nodes, n)
+			continue
+		}
 		nodes = append(nodes, &wire.Node{Type: schema.String})
 	}
-	if slices.Equal(names, t.Schema().Names()) {
+	if t.text && slices.Equal(names, t.Schema().Names()) {
 		return nil
 	}
+	t.text, t.began = true, false
 	return t.SetColumns(names, nodes)
 }
 
@@ -147,7 +161,7 @@ func (d *Decoder) isOp(rows arrow.RecordBatch, c int) bool {
 			}
 		}
 	}
-	return d.opName != "" && name == d.opName
+	return d.opName != "" && strings.EqualFold(name, d.opName)
 }
 
 func stringAt(col arrow.Array, i int) (string, bool) {
@@ -221,7 +235,7 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 			}
 			ops[i] = op
 		}
-		if bad[i] == nil && ops[i] != event.Truncate {
+		if bad[i] == nil && ops[i] != event.Truncate && !d.opt.NullKeys {
 			bad[i] = nullKey(d.opt.Keys, cols, arrays, i)
 		}
 		if bad[i] == nil {

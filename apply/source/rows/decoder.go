@@ -26,6 +26,15 @@ type Options struct {
 	Tables []string
 	// NoOp: no column names the operation (the caller's conditions do).
 	NoOp bool
+	// NullKeys takes rows without a key: a condition of the flow may make them
+	// truncates. The engine refuses those that are none.
+	NullKeys bool
+	// Types are those of columns that JSON and CSV do not tell: those that a table
+	// declares or has. Columns that are not among them are inferred.
+	Types *schema.Struct
+	// Known is the State of a decoder that saw other records of this source: the
+	// columns that these have are columns of all.
+	Known string
 	// Zone is assumed for timestamp texts without offset; nil is UTC.
 	Zone *time.Location
 	// Settings are the format's options by name: op_column=NAME|none,
@@ -37,8 +46,10 @@ type Options struct {
 type Decoder struct {
 	wire.Outbox
 	opt     Options
-	missing bool // missing fields are NULL
+	missing bool // missing fields of a given schema are NULL
 	opNull  bool // a null operation is an upsert
+	told    bool // what a missing field means was asked for or said
+	hints   *schema.Struct
 	modes   wire.Modes
 
 	// opName is the operation column; "" while undecided or if there is none.
@@ -59,7 +70,8 @@ type table struct {
 	*wire.Table
 	keep   bool
 	ignore map[string]bool // fields that the given schema does not name
-	text   bool            // the given schema's plans read CSV text
+	text   bool            // the columns' plans read CSV text
+	began  bool            // it has the columns that are known of the source
 	col    *columnar       // batches of rows that come as columns
 	done   []*event.Batch  // closed batches, in order over both forms
 }
@@ -75,16 +87,21 @@ type state struct {
 func New(o Options) (*Decoder, error) {
 	d := &Decoder{
 		opt: o, missing: true, tables: map[event.Table]*table{},
-		types: map[string][]wire.TypedColumn{}, opDecided: o.NoOp,
+		types: map[string][]wire.TypedColumn{}, opDecided: o.NoOp, hints: o.Types,
 	}
 	var problems []string
 	for name, value := range o.Settings {
 		bad := true
 		switch name + "=" + value {
-		case "missing_fields=null", "op_null=poison", "binary=base64":
+		case "op_null=poison", "binary=base64":
 			bad = false
+		case "missing_fields=null":
+			d.told, bad = true, false
+			if o.Schema == nil {
+				problems = append(problems, "missing_fields=null: only a declared schema says which fields a record lacks; give one")
+			}
 		case "missing_fields=keep":
-			d.missing, bad = false, false
+			d.missing, d.told, bad = false, true, false
 		case "op_null=upsert":
 			d.opNull, bad = true, false
 		case "binary=hex":
@@ -109,6 +126,14 @@ func New(o Options) (*Decoder, error) {
 	d.modes.Zone = o.Zone
 	d.modes.Lenient = true // CSV; JSON tokens keep their kind
 	d.modes.Decimal = wire.DecimalText
+	if o.Known == "" {
+		return d, nil
+	}
+	var known state
+	if err := json.Unmarshal([]byte(o.Known), &known); err != nil {
+		return nil, fmt.Errorf("rows options: known columns: %w", err)
+	}
+	d.recall(known.Types)
 	return d, nil
 }
 
@@ -145,8 +170,8 @@ func (t *table) collect() error {
 // State implements event.Decoder.
 func (d *Decoder) State() string {
 	for _, t := range d.order {
-		if cols := t.Remember(); len(cols) > 0 {
-			d.types[t.ID.Name] = cols
+		if cols := t.columns(); len(cols) > 0 && d.opt.Schema == nil && !t.text {
+			d.recall(map[string][]wire.TypedColumn{t.ID.Name: cols})
 		}
 	}
 	st := state{Types: d.types}
@@ -175,9 +200,7 @@ func (d *Decoder) Restore(s string) error {
 	if st.Decided && (!d.opDecided || d.opName == "" && !d.opt.NoOp && d.opt.Settings["op_column"] == "") {
 		d.opName, d.opDecided = st.Op, true
 	}
-	for name, cols := range st.Types {
-		d.types[name] = cols
-	}
+	d.recall(st.Types)
 	return nil
 }
 
@@ -205,7 +228,7 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 func (d *Decoder) quarantine(r *event.Record, p *wire.PoisonError, isDelete bool) {
 	c := r.Copy()
 	for _, f := range d.fields {
-		if d.opName != "" && f.Key.Is(d.opName) && f.Val.Kind == wire.String {
+		if d.opName != "" && f.Val.Kind == wire.String && strings.EqualFold(string(f.Key.Text(nil)), d.opName) {
 			op, _ := opOf(string(f.Val.Text(nil)))
 			isDelete = isDelete || op == event.Delete
 		}
@@ -231,7 +254,7 @@ func (d *Decoder) tableOf(topic string) *table {
 		return t
 	}
 	t := &table{Table: wire.NewTable(id), keep: wire.Asked(id, d.opt.Tables), ignore: map[string]bool{}, col: &columnar{}}
-	t.Exact, t.MissingIsNull, t.Strict, t.WholeDeletes = true, d.missing, true, true
+	t.Exact, t.Strict, t.WholeDeletes, t.Fold, t.NullKeys = true, true, true, true, d.opt.NullKeys
 	t.Modes = d.modes
 	t.Recall(d.types[id.Name])
 	d.tables[id] = t
@@ -252,6 +275,9 @@ func (d *Decoder) addJSON(r *event.Record) error {
 	if !t.keep {
 		d.Control(event.ControlFiltered, 1)
 		return nil
+	}
+	if err := d.known(t); err != nil {
+		return err
 	}
 	if err := d.readKey(r.Key); err != nil {
 		return err
@@ -322,12 +348,7 @@ func (d *Decoder) operation(fields []wire.Field) (event.Op, error) {
 	if d.opName == "" {
 		return event.Upsert, nil
 	}
-	for _, f := range fields {
-		if f.Key.Is(d.opName) {
-			return d.wordOp(f.Val)
-		}
-	}
-	return d.wordOp(wire.Token{})
+	return d.wordOp(find(fields, nil, d.opName))
 }
 
 // decide settles, by the first value seen, whether a column of an operation's
@@ -372,7 +393,7 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 			keys = append(keys, string(f.Key.Text(nil)))
 		}
 	}
-	if row.Op != event.Truncate {
+	if row.Op != event.Truncate && !d.opt.NullKeys {
 		for _, k := range keys {
 			switch find(fields, d.key, k).Kind {
 			case wire.None:
@@ -392,7 +413,7 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 	size()
 	for i := range fields {
 		name := fields[i].Key.Text(nil)
-		if d.opName != "" && string(name) == d.opName {
+		if d.opName != "" && strings.EqualFold(string(name), d.opName) {
 			continue
 		}
 		c := t.Lookup(name, i)
@@ -411,16 +432,20 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 				continue
 			}
 			var err error
-			if c, err = t.AddColumn(string(name), nil); err != nil {
+			if c, err = t.AddColumn(string(name), d.plan(string(name), text)); err != nil {
 				return err
 			}
 			size()
 		}
 		if d.cells[c].Tok.Kind != wire.None {
-			return wire.Poison(event.PoisonBytes, "DUPLICATE_KEY", "field %q comes twice", name)
+			return wire.Poison(event.PoisonBytes, "DUPLICATE_KEY", "field %q comes twice; names that differ only in case are one", name)
 		}
 		d.cells[c].Tok = fields[i].Val
 	}
+	// A CSV file has the columns of its header, a JSON record the fields that it has:
+	// only a declared schema says what a record lacks (auto-cdc 2.3, cdc-formats F16).
+	t.MissingIsNull = d.missing && d.opt.Schema != nil && !text
+	d.tellMissing(t, row, text)
 	if err := t.SetKeys(keys); err != nil {
 		return err
 	}
@@ -430,7 +455,7 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 			if d.opt.Schema != nil {
 				return wire.Poison(event.PoisonKey, "KEY_ABSENT", "key column %q is not in the given schema", keys[i])
 			}
-			if c, err = t.AddColumn(keys[i], nil); err != nil {
+			if c, err = t.AddColumn(keys[i], d.plan(keys[i], text)); err != nil {
 				return err
 			}
 			size()
@@ -450,10 +475,18 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 	return nil
 }
 
+// find is the value of the field of that name; case counts only where two differ in it.
 func find(fields, more []wire.Field, name string) wire.Token {
 	for _, list := range [][]wire.Field{fields, more} {
 		for i := range list {
 			if list[i].Key.Is(name) {
+				return list[i].Val
+			}
+		}
+	}
+	for _, list := range [][]wire.Field{fields, more} {
+		for i := range list {
+			if len(list[i].Key.Raw) == len(name) && strings.EqualFold(string(list[i].Key.Text(nil)), name) {
 				return list[i].Val
 			}
 		}

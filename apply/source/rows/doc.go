@@ -8,11 +8,15 @@
 //     of the wider type.
 //  2. The operation column and the loader's _rescued_data are no columns of the
 //     batches; an unknown word of the operation is poison, never an upsert.
-//  3. A field that a JSON record lacks is NULL, or not authored with
-//     missing_fields=keep; a column that a file lacks is not authored.
+//  3. What a missing field means depends on the record and what is declared, never
+//     on other records: under a given schema a field that a JSON record lacks is
+//     NULL, or not authored with missing_fields=keep; without one, and of a column
+//     that a file lacks, it is not authored (docs/rfcs/missing-fields.md). What is
+//     known of other records or of the target tells names and types only.
 //  4. A value that does not fit the given schema is poison (P3): plain rows are
 //     refused, not repaired.
 //  5. There is no sequence in this format: the user names one.
+//  6. Names are compared ignoring case; the first spelling is the column's.
 //
 // Entry points: [New], [Decoder].
 //

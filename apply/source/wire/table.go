@@ -45,6 +45,11 @@ type Table struct {
 	// Strict makes a value that its column's plan cannot read poison (P3) instead
 	// of a rescued field.
 	Strict bool
+	// NullKeys takes rows whose key is absent or null: a condition of the flow may
+	// make them truncates, which have no key. The engine refuses the others.
+	NullKeys bool
+	// Fold takes names that differ in case for one column, spelled as it came first.
+	Fold bool
 	// WholeDeletes keeps all columns of deletes, for formats whose sequence is a
 	// column; else only the key columns are kept.
 	WholeDeletes bool
@@ -76,8 +81,8 @@ func NewTable(id event.Table) *Table { return &Table{ID: id, byName: map[string]
 // Columns is the number of columns known.
 func (t *Table) Columns() int { return len(t.cols) }
 
-// Lookup is the index of the column of that exact name, or -1. guess is tried
-// first: records mostly list their fields in one order.
+// Lookup is the index of the column of that name, or -1; case counts unless Fold
+// is set. guess is tried first: records mostly list their fields in one order.
 func (t *Table) Lookup(name []byte, guess int) int {
 	if guess < len(t.cols) && t.cols[guess].name == string(name) {
 		return guess
@@ -85,7 +90,19 @@ func (t *Table) Lookup(name []byte, guess int) int {
 	if i, ok := t.byName[string(name)]; ok {
 		return i
 	}
-	return -1
+	if !t.Fold {
+		return -1
+	}
+	i := t.folded(string(name))
+	if i >= 0 {
+		t.byName[string(name)] = i
+	}
+	return i
+}
+
+// folded is the index of the column of that name in any case, or -1.
+func (t *Table) folded(name string) int {
+	return slices.IndexFunc(t.cols, func(c *column) bool { return strings.EqualFold(c.name, name) })
 }
 
 // Name is the name of column i.
@@ -201,7 +218,7 @@ func (t *Table) findKeys() {
 	for _, k := range t.keys {
 		i, ok := t.byName[k]
 		if !ok {
-			i = -1
+			i = t.folded(k) // names that a user gives are case-insensitive (auto-cdc 1.2)
 		}
 		t.keyIdx = append(t.keyIdx, i)
 	}
@@ -303,12 +320,17 @@ func appendRescued(buf []byte, name string, t Token) []byte {
 func (t *Table) checkKeys(r *Row) error {
 	for k, i := range t.keyIdx {
 		if i < 0 || i >= len(r.Cells) || r.Cells[i].Tok.Kind == None && !r.Cells[i].Unavailable {
+			if t.NullKeys {
+				continue
+			}
 			return Poison(event.PoisonKey, "KEY_ABSENT", "key column %q is not in the record", t.keys[k])
 		}
 		cell := r.Cells[i]
 		switch {
 		case cell.Unavailable:
 			return Poison(event.PoisonKey, "KEY_UNAVAILABLE", "key column %q is a placeholder", t.keys[k])
+		case cell.Tok.Kind == Null && t.NullKeys:
+			continue
 		case cell.Tok.Kind == Null:
 			return Poison(event.PoisonKey, "KEY_NULL", "key column %q is null", t.keys[k])
 		}

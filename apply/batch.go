@@ -30,6 +30,9 @@ func (t *target) apply(ctx context.Context, in *input) error {
 		return nil
 	}
 	t.touched = true
+	if t.state != nil && t.walked == nil {
+		t.state.forget()
+	}
 	for _, b := range in.batches {
 		t.result.Bytes.Read += b.RawSize
 	}
@@ -177,16 +180,42 @@ func (a *attempt) decide(ctx context.Context) error {
 		}
 	}
 	j := joiner{fields: len(a.shape.fields), covers: a.covers(), byField: plans[0].mode != modeWhole}
-	var err error
+	err := t.fetch(ctx, func(yield func(string) bool) {
+		for i := range events {
+			if e := &events[i]; !yield(e.key) || e.other != "" && !yield(e.other) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
 	if a.shape.frame != nil {
 		return a.decideHistory(ctx, j, events, span)
 	}
 	if a.fold, err = newFold(j, a.shape, t.state, events); err != nil {
 		return err
 	}
+	if err := t.fetch(ctx, maps.Keys(a.fold.index)); err != nil { // the new keys of departed images
+		return err
+	}
 	a.fold.expect, a.fold.judged = a.expect, map[string]ExpectationCount{}
 	if a.groups, err = a.find(ctx, span); err != nil {
 		return err
+	}
+	if a.fold.truncate != nil { // it concerns rows of other keys
+		err := t.fetch(ctx, func(yield func(string) bool) {
+			for _, g := range a.groups {
+				for _, k := range g.Keys {
+					if !yield(string(k)) {
+						return
+					}
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if err := a.fold.start(a.shape, a.groups); err != nil {
 		return err

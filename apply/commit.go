@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -40,7 +41,10 @@ type proposal struct {
 	operation string
 	// replace, if set, is the whole next content of the state, replaceF its files: an
 	// operation. It never holds its place against a winner.
-	replace  *state
+	replace *state
+	// stream, if set, are the facts of the next state in place of facts, by key; it may
+	// move marks of that state.
+	stream   func(next *state) iter.Seq2[stateRow, error]
 	replaceF *stateFiles
 	metrics  map[string]string
 
@@ -126,6 +130,9 @@ func (p *proposal) take(version int64) {
 		p.next.walk = version // nobody came between
 	}
 	t.state, t.files, t.walked = p.next, p.nextF, nil
+	if t.state.whole = t.state.whole && t.states.holdsWhole(t.files); !t.state.whole {
+		t.state.forget()
+	}
 	t.adopt = false
 	t.result.Version = version
 	t.run.commit = t.run.o.Clock()
@@ -181,9 +188,21 @@ func (p *proposal) writeState(ctx context.Context) error {
 		}
 	}
 	for _, key := range p.folded {
+		for _, e := range next.entries[key] {
+			r := e.row(key)
+			next.void[factID(&r)] = true
+		}
 		delete(next.entries, key)
 	}
 	for key, list := range p.hidden {
+		for _, h := range next.hidden[key] {
+			r := h.row(key)
+			next.void[factID(&r)] = true
+		}
+		for _, h := range list {
+			r := h.row(key)
+			delete(next.void, factID(&r))
+		}
 		if next.hidden[key] = list; len(list) == 0 {
 			delete(next.hidden, key)
 		}
@@ -192,9 +211,16 @@ func (p *proposal) writeState(ctx context.Context) error {
 }
 
 func (p *proposal) putState(ctx context.Context, base *stateFiles, next *state, now time.Time) error {
-	version, files, err := p.t.states.write(ctx, base, next, p.facts, now)
+	facts := byKey(p.facts)
+	if p.stream != nil {
+		facts = p.stream(next)
+	}
+	version, files, err := p.t.states.write(ctx, base, next, facts, now)
 	if err != nil {
 		return err
+	}
+	if p.stream != nil {
+		next.void = map[string]bool{}
 	}
 	next.version = version
 	p.next, p.nextF, p.version = next, files, version

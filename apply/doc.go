@@ -45,6 +45,11 @@
 // change past beliefs. [historian.beliefs] computes the rows from them; stored rows
 // are only compared with.
 //
+// How much of the state is held (statekeys.go): all of a small one; of a large one the
+// facts of the keys that a batch asks for, which are looked up in files sorted by key.
+// Compaction and collection merge those files key by key. Only what compares every row of
+// the target (a snapshot, the walk over files that another engine rewrote) holds all of it.
+//
 // SCD1 takes a short cut through the same function: a [register] is the join of a
 // key's events, and the row holds all of it.
 //

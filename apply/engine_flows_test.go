@@ -54,6 +54,7 @@ func TestRun_ModelOfFlows(t *testing.T) {
 				if vectors := rapid.Bool().Draw(rt, "deletion vectors"); vectors {
 					b.flow.DeletionVectors = &vectors
 				}
+				b.opts.stateBudget, b.opts.factFiles = rapid.SampledFrom([]int64{0, -1}).Draw(rt, "state budget"), rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "state files")
 				events := g.Events(rt, 16)
 				// The first record shows every column: a clause may name one that left the
 				// source, but none that nobody has seen.

@@ -30,6 +30,7 @@ func TestRun_Model(t *testing.T) {
 		vectors := rapid.Bool().Draw(rt, "vectors")
 		b.flow.DeletionVectors = &vectors
 		b.flow.BatchRows = rapid.SampledFrom([]int{0, 1, 3, 7}).Draw(rt, "batch rows")
+		b.opts.stateBudget, b.opts.factFiles = rapid.SampledFrom([]int64{0, -1}).Draw(rt, "state budget"), rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "state files")
 		var fed []string
 		before := model.Table{}
 		columns := seenColumns{}

@@ -81,6 +81,9 @@ func Explain(ctx context.Context, m Operator, key map[string]string, o Options) 
 	if x.key, err = x.s.keyOfText(key, t.run.zone()); err != nil {
 		return nil, t.named(err)
 	}
+	if err := t.fetch(ctx, slices.Values([]string{x.key})); err != nil {
+		return nil, err
+	}
 	if err := x.gather(ctx); err != nil {
 		return nil, t.named(err)
 	}

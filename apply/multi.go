@@ -135,7 +135,7 @@ func (r *run) writeLow(ctx context.Context, positions []event.Position) error {
 	if !moved {
 		return nil
 	}
-	version, files, err := r.low.table.write(ctx, r.low.files, next, nil, r.o.Clock())
+	version, files, err := r.low.table.write(ctx, r.low.files, next, each(nil), r.o.Clock())
 	if err != nil {
 		return fmt.Errorf("write low-water positions: %w", err)
 	}

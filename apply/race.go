@@ -36,6 +36,9 @@ func (p *proposal) raced(ctx context.Context, winners []*deltalog.Commit) (*delt
 			if err != nil {
 				return nil, fmt.Errorf("state of version %d: %w: %w", w.Version, errRaced, err)
 			}
+			if err := t.states.fetch(ctx, st, f, maps.Keys(p.keys)); err != nil {
+				return nil, fmt.Errorf("state of version %d: %w: %w", w.Version, errRaced, err)
+			}
 			if p.clashesState(base, st) {
 				return nil, fmt.Errorf("version %d changed what the batch knows: %w", w.Version, errRaced)
 			}

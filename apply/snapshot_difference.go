@@ -156,6 +156,9 @@ func (t *target) compareSnapshot(ctx context.Context, d *difference, rows map[st
 	if t.snap == nil {
 		return nil, nil
 	}
+	if err := t.holdState(ctx); err != nil {
+		return nil, err
+	}
 	j := joiner{fields: len(d.shape.fields)}
 	var gone []goneRow
 	seen := map[string]bool{}

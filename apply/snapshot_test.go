@@ -133,6 +133,7 @@ func TestRun_SnapshotsModel(t *testing.T) {
 	testenv.Check(t, func(rt *rapid.T) {
 		config := "data: a STRING, b STRING\nstored-as: " + rapid.SampledFrom([]string{"1", "1", "2"}).Draw(rt, "stored")
 		b := newBench(t, config)
+		b.opts.stateBudget, b.opts.factFiles = rapid.SampledFrom([]int64{0, -1}).Draw(rt, "state budget"), rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "state files")
 		script, err := model.NewScript(config)
 		if err != nil {
 			rt.Fatal(err)

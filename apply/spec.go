@@ -137,6 +137,11 @@ type Options struct {
 	EngineInfo string
 	// TimeZone is the zone of timestamp text without one; nil: UTC.
 	TimeZone *time.Location
+
+	// stateBudget is the bytes of state files up to which a state is held whole,
+	// factFiles the number of them at which they are compacted; 0: the default.
+	stateBudget int64
+	factFiles   int
 }
 
 // Progress is the state of a run between two batches.

@@ -44,7 +44,9 @@ type stateRow struct {
 //
 //  1. Keyed facts (deletes, version entries, departed images, epochs) only grow
 //     and join by maximum; which of two files held the newer one does not matter.
-//  2. Control rows (positions, flows, walk mark, truncate, target) are few, and
+//  2. Of a state that is not held whole, the facts of a key may be asked for only after
+//     they were fetched; a key that has none then has none.
+//  3. Control rows (positions, flows, walk mark, truncate, target) are few, and
 //     lie together in one file that every commit replaces.
 type state struct {
 	version   int64 // of the state table; -1: no target commit names one
@@ -61,6 +63,12 @@ type state struct {
 	hidden    map[string][]hiddenFact // by key
 	members   map[source]string       // of low-water tables: metaData.id by flow and directory
 	snapshot  *snapshotMark           // the last committed snapshot; nil: none
+	// whole: the maps hold all keyed facts; else those of the keys in loaded.
+	whole  bool
+	loaded map[string]bool
+	// void are facts that files of the state may still hold and that nobody needs any
+	// more: a row came to tell them. Compaction leaves them out.
+	void map[string]bool
 	// missing are keys that the last snapshots lacked and whose grace has not passed.
 	missing map[string]missing
 }
@@ -178,7 +186,7 @@ type missing struct {
 
 func newState() *state {
 	return &state{
-		version: -1, walk: -1,
+		version: -1, walk: -1, whole: true, loaded: map[string]bool{}, void: map[string]bool{},
 		positions: map[source]event.Position{}, flows: map[string]flowDef{}, once: map[string]bool{},
 		epochs: map[int32][]string{}, deletes: map[string]fact{}, entries: map[string][]entry{}, departed: map[string][]departed{},
 		hidden: map[string][]hiddenFact{}, members: map[source]string{}, missing: map[string]missing{},
@@ -192,6 +200,7 @@ func (s *state) clone() *state {
 	c.epochs, c.deletes = maps.Clone(s.epochs), maps.Clone(s.deletes)
 	c.entries, c.departed = maps.Clone(s.entries), maps.Clone(s.departed)
 	c.hidden, c.members, c.missing = maps.Clone(s.hidden), maps.Clone(s.members), maps.Clone(s.missing)
+	c.loaded, c.void = maps.Clone(s.loaded), maps.Clone(s.void)
 	return &c
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -27,6 +28,10 @@ type stateTable struct {
 	clock  func() time.Time
 	newID  func() string
 	newest *deltalog.Snapshot // newest seen; nil: none seen yet
+	// budget is the bytes of facts up to which a state is held whole, maxFacts the
+	// number of their files at which they are compacted.
+	budget   int64
+	maxFacts int
 	// config is what a state table that is created takes over from its target.
 	config map[string]string
 }
@@ -44,7 +49,6 @@ type stateFiles struct {
 const (
 	tagState     = "sluice.state"
 	stateControl = "control"
-	stateFacts   = "facts"
 	// maxFactFiles is where facts are gathered into one file.
 	maxFactFiles = 24
 	stateRaces   = 100
@@ -59,7 +63,13 @@ func stateSchema() *schema.Struct {
 }
 
 func newStateTable(store storage.Store, o Options) (*stateTable, error) {
-	t := &stateTable{store: store, clock: o.Clock, newID: o.NewID}
+	t := &stateTable{store: store, clock: o.Clock, newID: o.NewID, budget: o.stateBudget, maxFacts: o.factFiles}
+	if t.budget == 0 {
+		t.budget = wholeState
+	}
+	if t.maxFacts == 0 {
+		t.maxFacts = maxFactFiles
+	}
 	cfg, err := deltalog.NewTableConfig(stateProtocol(), t.metadata(o.Clock()))
 	if err != nil {
 		return nil, err
@@ -93,12 +103,19 @@ func (t *stateTable) load(ctx context.Context, version int64) (*state, *stateFil
 	}
 	s, files := newState(), &stateFiles{}
 	s.version = version
+	read := make([]*deltalog.Add, 0, len(adds))
 	for _, a := range adds {
 		if tag := a.Tags[tagState]; tag != nil && *tag == stateControl {
 			files.control = a
+			read = append(read, a)
 		} else {
 			files.facts = append(files.facts, a)
 		}
+	}
+	if s.whole = t.holdsWhole(files); s.whole {
+		read = append(read, files.facts...)
+	}
+	for _, a := range read {
 		if err := t.eachRow(ctx, a, s.add); err != nil {
 			var fe *datafile.FileError
 			if errors.As(err, &fe) {
@@ -152,22 +169,34 @@ func eachRowOf(b arrow.RecordBatch, f func(stateRow) error) error {
 // the state was empty), next the content that the new version must have, facts
 // what was added to the pinned content. Whatever else lies in the table (leftovers
 // of crashed and losing attempts) is removed by the same commit.
-func (t *stateTable) write(ctx context.Context, base *stateFiles, next *state, facts []stateRow, now time.Time) (int64, *stateFiles, error) {
+func (t *stateTable) write(ctx context.Context, base *stateFiles, next *state, facts iter.Seq2[stateRow, error], now time.Time) (int64, *stateFiles, error) {
 	files := &stateFiles{}
 	if base != nil {
 		files.facts = slices.Clone(base.facts)
 	}
-	if len(files.facts) >= maxFactFiles {
-		files.facts, facts = nil, next.keyed()
+	put := func(rows iter.Seq2[stateRow, error]) error {
+		adds, err := t.writeRows(ctx, rows, func() datafile.Tagger { return &factTags{} })
+		files.facts = append(files.facts, adds...)
+		return err
 	}
-	if len(facts) > 0 {
-		adds, err := t.writeRows(ctx, facts, stateFacts)
-		if err != nil {
+	switch {
+	case len(files.facts) < t.maxFacts:
+	case next.whole:
+		files.facts, facts, next.void = nil, byKey(next.keyed()), map[string]bool{}
+	case files.sorted():
+		pick, rest := smallest(files.facts)
+		files.facts = rest
+		if err := put(t.compacted(ctx, next, pick, nil)); err != nil {
 			return 0, nil, err
 		}
-		files.facts = append(files.facts, adds...)
+		if len(rest) == 0 {
+			next.void = map[string]bool{}
+		}
 	}
-	control, err := t.writeRows(ctx, next.control(now.UnixMicro()), stateControl)
+	if err := put(facts); err != nil {
+		return 0, nil, err
+	}
+	control, err := t.writeRows(ctx, each(next.control(now.UnixMicro())), func() datafile.Tagger { return fixedTags{tagState: stateControl} })
 	if err != nil {
 		return 0, nil, err
 	}
@@ -256,8 +285,18 @@ type fixedTags map[string]string
 func (fixedTags) Add(arrow.RecordBatch)     {}
 func (f fixedTags) Tags() map[string]string { return f }
 
-// writeRows writes state rows to durable files.
-func (t *stateTable) writeRows(ctx context.Context, rows []stateRow, tag string) ([]*deltalog.Add, error) {
+func each(rows []stateRow) iter.Seq2[stateRow, error] {
+	return func(yield func(stateRow, error) bool) {
+		for _, r := range rows {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// writeRows writes state rows to durable files; no rows make no file.
+func (t *stateTable) writeRows(ctx context.Context, rows iter.Seq2[stateRow, error], tagger func() datafile.Tagger) ([]*deltalog.Add, error) {
 	sch, err := schema.ArrowSchema(stateSchema())
 	if err != nil {
 		return nil, err
@@ -271,22 +310,48 @@ func (t *stateTable) writeRows(ctx context.Context, rows []stateRow, tag string)
 			rb.Field(i).(*array.BinaryBuilder).Append(v)
 		}
 	}
-	for _, r := range rows {
+	var w *datafile.Writer
+	n := 0
+	flush := func() (err error) {
+		if n == 0 {
+			return nil
+		}
+		if w == nil {
+			if w, err = datafile.NewWriter(t.store, t.layout, datafile.WriterOptions{NewID: t.newID, Clock: t.clock,
+				NewTagger: tagger, Footer: map[string]string{propFormat: fmt.Sprint(formatNumber)}}); err != nil {
+				return err
+			}
+		}
+		n = 0
+		return w.Write(ctx, rb.NewRecordBatch())
+	}
+	fail := func(err error) ([]*deltalog.Add, error) {
+		if w != nil {
+			err = errors.Join(err, w.Abort(ctx))
+		}
+		return nil, fmt.Errorf("write apply state: %w", err)
+	}
+	for r, err := range rows {
+		if err != nil {
+			return fail(err)
+		}
 		rb.Field(0).(*array.StringBuilder).Append(r.Kind)
 		rb.Field(1).(*array.StringBuilder).Append(r.Flow)
 		put(2, r.Key)
 		put(3, r.Seq)
 		put(4, r.Payload)
 		rb.Field(5).(*array.TimestampBuilder).Append(arrow.Timestamp(r.At))
+		if n++; n == stateRows {
+			if err := flush(); err != nil {
+				return fail(err)
+			}
+		}
 	}
-	w, err := datafile.NewWriter(t.store, t.layout, datafile.WriterOptions{NewID: t.newID, Clock: t.clock,
-		NewTagger: func() datafile.Tagger { return fixedTags{tagState: tag} },
-		Footer:    map[string]string{propFormat: fmt.Sprint(formatNumber)}})
-	if err != nil {
-		return nil, err
+	if err := flush(); err != nil {
+		return fail(err)
 	}
-	if err := w.Write(ctx, rb.NewRecordBatch()); err != nil {
-		return nil, errors.Join(fmt.Errorf("write apply state: %w", err), w.Abort(ctx))
+	if w == nil {
+		return nil, nil
 	}
 	written, err := w.Close(ctx)
 	if err != nil {

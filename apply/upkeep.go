@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -73,16 +75,28 @@ func (t *target) collect(ctx context.Context) error {
 			oldest = min(oldest, d.Last)
 		}
 		cutoff := time.UnixMicro(oldest).Add(-skew - seconds(config, "tombstoneGCThresholdInSeconds", defaultRetention)).UnixMicro()
-		if !t.state.collectable(cutoff) {
-			return nil
+		any, err := t.collectable(ctx, cutoff)
+		if err != nil || !any {
+			return err
 		}
 		if err := t.pin(ctx); err != nil {
 			return err
 		}
 		next := t.state.clone()
-		next.collect(cutoff)
 		next.target.Collected = now.UnixMicro()
-		p := &proposal{t: t, began: now, replace: next, facts: next.keyed(), operation: "COLLECT STATE"}
+		p := &proposal{t: t, began: now, replace: next, operation: "COLLECT STATE"}
+		if next.whole {
+			next.collect(cutoff)
+			p.facts = next.keyed()
+		} else {
+			files := t.files.facts
+			p.stream = func(next *state) iter.Seq2[stateRow, error] {
+				return t.states.compacted(ctx, next, files, func(one *state) {
+					one.collect(cutoff)
+					next.target.CollectedTo = one.target.CollectedTo
+				})
+			}
+		}
 		done, err := p.commit(ctx)
 		if err != nil || done {
 			return err
@@ -92,6 +106,26 @@ func (t *target) collect(ctx context.Context) error {
 		}
 	}
 	return nil // others are busy: next time
+}
+
+// collectable tells whether a collection would drop anything of the pinned state.
+func (t *target) collectable(ctx context.Context, cutoff int64) (any bool, err error) {
+	if t.state.whole {
+		return t.state.collectable(cutoff), nil
+	}
+	if youngerThan(t.files.facts, cutoff) {
+		return false, nil
+	}
+	err = t.states.merged(ctx, t.state, t.files.facts, func(one *state) error {
+		if any = one.collectable(cutoff); any {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return any, err
 }
 
 // collectable tells whether a collection would drop anything.

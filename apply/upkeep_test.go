@@ -40,6 +40,17 @@ func kindsOf(t testing.TB, b *bench) map[string]int64 {
 }
 
 func TestUpkeep_Collection(t *testing.T) {
+	for name, budget := range map[string]int64{"whole": 0, "by keys": -1} {
+		t.Run("state held "+name, func(t *testing.T) { testCollection(t, budget) })
+	}
+}
+
+func testCollection(t *testing.T, budget int64) {
+	newBench := func(t testing.TB, config string) *bench {
+		b := newBench(t, config)
+		b.opts.stateBudget = budget
+		return b
+	}
 	week := 8 * 24 * time.Hour
 	t.Run("E70 a tombstone collected too early", func(t *testing.T) {
 		b, c := newBench(t, ""), newTurnClock()
@@ -110,6 +121,7 @@ func TestUpkeep_HistoryModel(t *testing.T) {
 		config := "data: a STRING, b STRING\nstored-as: " + rapid.SampledFrom([]string{"2", "1"}).Draw(rt, "stored")
 		b, c := newBench(t, config), newTurnClock()
 		b.opts.Clock = c.now
+		b.opts.stateBudget, b.opts.factFiles = rapid.SampledFrom([]int64{0, -1}).Draw(rt, "state budget"), rapid.SampledFrom([]int{0, 2}).Draw(rt, "state files")
 		script, err := model.NewScript(config)
 		if err != nil {
 			rt.Fatal(err)

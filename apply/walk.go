@@ -155,6 +155,9 @@ func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltal
 	if !ok {
 		return nil // no flow has committed rows yet
 	}
+	if err := t.holdState(ctx); err != nil {
+		return err
+	}
 	columns := t.identityColumns(&def)
 	versions, err := t.versionsOf(ctx, prior, removed, columns)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 // laterCommands are the commands that the contract of the command line names
 // and this version lacks; they are refused by name instead of as typing errors.
 var laterCommands = map[string]string{
-	"run":  "a pipeline",
-	"fsck": "check log and files",
+	"run": "a pipeline",
 }
 
 // laterFlags are flags of the contract that this version lacks, by command.

@@ -123,7 +123,7 @@ func TestRun_Usage(t *testing.T) {
 		code string
 	}{
 		{[]string{"verison"}, "UNKNOWN_COMMAND"},
-		{[]string{"fsck", "t"}, "NOT_SUPPORTED_YET"},
+		{[]string{"run", "t"}, "NOT_SUPPORTED_YET"},
 		{[]string{"cat"}, "INVALID_ARGUMENTS"},
 		{[]string{"cat", "a", "b"}, "INVALID_ARGUMENTS"},
 		{[]string{"cat", "t", "--nope"}, "UNKNOWN_FLAG"},

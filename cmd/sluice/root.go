@@ -93,7 +93,7 @@ func newRoot(a *app) *cobra.Command {
 	}{
 		{"streams", "Changing data from change streams:", []*cobra.Command{newApplyCommand(a), newRewindCommand(a), newRefreshCommand(a), newResetCommand(a), newQuarantineCommand(a),
 			newDetectCommand(a), newFmtCommand(a), newDemoCommand(a)}},
-		{"reading", "Reading:", []*cobra.Command{newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a), newExplainCommand(a), newVerifyCommand(a), newCheckCommand(a), newDiffCommand(a)}},
+		{"reading", "Reading:", []*cobra.Command{newCatCommand(a), newChangesCommand(a), newLogCommand(a), newInspectCommand(a), newExplainCommand(a), newVerifyCommand(a), newCheckCommand(a), newFsckCommand(a), newDiffCommand(a)}},
 		{"tables", "Table operations:", []*cobra.Command{newCreateCommand(a), newAppendCommand(a), newOverwriteCommand(a),
 			newDeleteCommand(a), newUpdateCommand(a), newAlterCommand(a),
 			newMergeCommand(a), newOptimizeCommand(a), newVacuumCommand(a), newRestoreCommand(a), newCloneCommand(a), newConvertCommand(a), newCheckpointCommand(a)}},

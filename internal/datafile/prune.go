@@ -101,7 +101,7 @@ func (f *fileBounds) leaf(path []string) (string, schema.Type, bool) {
 		key = append(key, physical.Fields[i].Name)
 		t := logical.Fields[i].Type
 		if d == len(path)-1 {
-			return strings.Join(key, "\x00"), t, true
+			return strings.Join(key, "\x00"), boundType(logical.Fields[i]), true
 		}
 		sub, ok := t.(*schema.Struct)
 		if !ok {
@@ -110,6 +110,16 @@ func (f *fileBounds) leaf(path []string) (string, schema.Type, bool) {
 		logical, physical = sub, physical.Fields[i].Type.(*schema.Struct)
 	}
 	return "", nil, false
+}
+
+// boundType is the type in which the bounds of a column are read. A DOUBLE that was a
+// FLOAT has files whose bounds are the shortest text of a FLOAT, which as a DOUBLE is
+// another number.
+func boundType(f schema.Field) schema.Type {
+	if f.Type == schema.Double && schema.WasFloat(f) {
+		return schema.Float
+	}
+	return f.Type
 }
 
 func (f *fileBounds) partition(i int) (expr.Value, bool) {

@@ -44,6 +44,7 @@ var layers = []layer{
 	{pkg: "apply/source", tier: 83},
 	{pkg: "apply", tier: 84},
 	{pkg: "apply/sql", tier: 85},
+	{pkg: "fsck", tier: 86},
 
 	{pkg: "storage/s3store", tier: 88},
 	{pkg: "storage/gcsstore", tier: 88},

@@ -56,6 +56,20 @@ func CanEvolve(from, to Type) bool {
 	return CanWiden(from, to)
 }
 
+// WasFloat reports whether the field, by its history, has been a FLOAT.
+func WasFloat(f Field) bool {
+	changes, err := TypeChanges(f)
+	if err != nil {
+		return true // not known: the careful answer
+	}
+	for _, c := range changes {
+		if c.From == Float && c.FieldPath == "" {
+			return true
+		}
+	}
+	return false
+}
+
 // TypeChanges is the history of a field, oldest first. Entries that cannot be read
 // are an error.
 func TypeChanges(f Field) ([]TypeChange, error) {

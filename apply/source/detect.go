@@ -94,9 +94,6 @@ func fingerprint(r *event.Record) string {
 	case len(r.Value) > 5 && (r.Value[0] == 0 || r.Value[0] == 1 || r.Value[0] == 3):
 		return framedAvro
 	}
-	if bytes.HasPrefix(r.Value, []byte("Obj\x01")) {
-		return "Avro files"
-	}
 	value := bytes.TrimPrefix(r.Value, []byte("\ufeff"))
 	fields, end, err := wire.ParseObject(value, 0, nil)
 	if err != nil || wire.End(value, end) != nil {

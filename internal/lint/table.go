@@ -38,8 +38,9 @@ var layers = []layer{
 	{pkg: "delta", tier: 60},
 	{pkg: "merge", tier: 70},
 
-	{pkg: "apply/event", tier: 80},
-	{pkg: "apply/source/wire", tier: 81},
+	{pkg: "apply/event", tier: 79},
+	{pkg: "apply/source/wire", tier: 80},
+	{pkg: "apply/source/avro", tier: 81},
 	{pkg: "apply/source/*", tier: 82},
 	{pkg: "apply/source", tier: 83},
 	{pkg: "apply", tier: 84},

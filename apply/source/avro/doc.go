@@ -17,5 +17,7 @@
 //
 // Entry points: [NewDecoder], [Registry], [ParseSchema].
 //
-// The package imports apply/event and apply/source/wire only.
+// Container files are read here too, as columns or as envelopes ([OpenContainer], [NewColumns]).
+//
+// The package imports apply/event, apply/source/wire and log/schema only.
 package avro

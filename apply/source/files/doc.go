@@ -17,6 +17,6 @@
 //
 // Entry points: [New], [Source].
 //
-// The package imports apply/event, apply/source/wire, internal/parquetio and
+// The package imports apply/event, apply/source/wire, apply/source/avro, internal/parquetio and
 // log/schema only.
 package files

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/avro"
 )
 
 // reader reads one file.
@@ -174,8 +175,8 @@ func (r *reader) begin(pos event.Position, known bool) (bool, error) {
 			r.mark()
 			return true, r.decode(&peeker{r: r.file}, r.in.path)
 		}
-		if r.kind == "parquet" {
-			return false, r.changed("a Parquet file cannot be read on from the middle")
+		if r.kind == "parquet" || r.kind == "avro" {
+			return false, r.changed("a Parquet or Avro file cannot be read on from the middle")
 		}
 		r.src = r.file
 		return true, nil
@@ -276,7 +277,7 @@ func (r *reader) decode(p *peeker, path string) error {
 	if r.kind == "" {
 		r.kind = kindOf(name, head, r.opt)
 	}
-	if r.kind == "parquet" {
+	if r.kind == "parquet" || r.kind == "avro" {
 		r.whole = true
 	}
 	return nil
@@ -298,6 +299,8 @@ func kindOf(name string, head []byte, o *Options) string {
 		return o.Format
 	case hasSuffixFold(name, ".parquet"), bytes.HasPrefix(head, []byte("PAR1")):
 		return "parquet"
+	case hasSuffixFold(name, ".avro"), bytes.HasPrefix(head, []byte(avro.Magic)):
+		return "avro"
 	case hasSuffixFold(name, ".csv"), hasSuffixFold(name, ".tsv"):
 		return "csv"
 	}
@@ -313,6 +316,8 @@ func (r *reader) read(ctx context.Context, yield func(*event.Record) bool) (bool
 		more, err = r.readCSV(ctx, yield)
 	case "parquet":
 		more, err = r.readParquet(ctx, yield)
+	case "avro":
+		more, err = r.readAvro(ctx, yield)
 	default:
 		more, err = r.readLines(ctx, yield)
 	}

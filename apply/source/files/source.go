@@ -27,7 +27,7 @@ type Options struct {
 	// Lines says what a text line is: "event", "record" (of a topic), or "auto"
 	// ("", tell by its members).
 	Lines string
-	// Format forces how files are read: "lines", "csv", "parquet"; "": by name
+	// Format forces how files are read: "lines", "csv", "parquet", "avro"; "": by name
 	// and first bytes.
 	Format string
 	// Delimiter of CSV; 0: a tab in .tsv files, else a comma.
@@ -84,9 +84,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("option lines=%s: want auto, event or record", o.Lines)
 	}
 	switch o.Format {
-	case "", "lines", "csv", "parquet":
+	case "", "lines", "csv", "parquet", "avro":
 	default:
-		return o, fmt.Errorf("option file_format=%s: want lines, csv or parquet", o.Format)
+		return o, fmt.Errorf("option file_format=%s: want lines, csv, parquet or avro", o.Format)
 	}
 	return o, nil
 }

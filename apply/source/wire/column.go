@@ -180,6 +180,12 @@ func Poison(class event.Class, code, format string, args ...any) error {
 	return &PoisonError{Class: class, Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
+// Fits tells whether Append can read the token.
+func (n *Node) Fits(t Token) bool {
+	var s scratch
+	return t.Kind <= Null || n.check(t, &s)
+}
+
 // Micros reads a token of a timestamp plan as microseconds since 1970; false if
 // the plan cannot read it.
 func (n *Node) Micros(t Token) (int64, bool) {

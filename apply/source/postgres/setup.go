@@ -92,17 +92,22 @@ func (s *Source) look(ctx context.Context, conn *pgx.Conn) (*server, *slot, erro
 	if v.version < 130000 {
 		return nil, nil, fail("UNSUPPORTED_VERSION", "%s runs PostgreSQL %d: 13 is the oldest that is read", s.place(), v.version/10000)
 	}
+	sl, err := s.slotOf(ctx, conn)
+	return v, sl, err
+}
+
+// identify asks for what only the replication protocol tells.
+func (s *Source) identify(ctx context.Context, v *server) error {
 	rc, err := s.replication(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	id, err := pglogrepl.IdentifySystem(ctx, rc)
 	if err = errors.Join(err, rc.Close(ctx)); err != nil {
-		return nil, nil, fmt.Errorf("identify server: %w", err)
+		return fmt.Errorf("identify server: %w", err)
 	}
 	v.system, v.timeline = id.SystemID, int(id.Timeline)
-	sl, err := s.slotOf(ctx, conn)
-	return v, sl, err
+	return nil
 }
 
 func (s *Source) slotOf(ctx context.Context, conn *pgx.Conn) (*slot, error) {

@@ -217,13 +217,20 @@ func (s *Source) round(ctx context.Context, from map[string]event.Position, bega
 	} else if sl, err = s.slotOf(ctx, s.conn); err != nil {
 		return err
 	}
-	base := s.prefix(s.server.system)
-	if err := s.checkKnown(base, from, sl); err != nil {
-		return err
-	}
 	m, err := s.check(ctx, s.conn, s.server, sl)
 	if err != nil {
 		return err
+	}
+	if s.server.system == "" && len(m) == 0 {
+		if err := s.identify(ctx, s.server); err != nil {
+			return err
+		}
+	}
+	base := s.prefix(s.server.system)
+	if len(m) == 0 {
+		if err := s.checkKnown(base, from, sl); err != nil {
+			return err
+		}
 	}
 	tables, err := s.publication(ctx, s.conn, s.server, m, true)
 	if err != nil {
@@ -248,7 +255,14 @@ func (s *Source) round(ctx context.Context, from map[string]event.Position, bega
 
 // checkKnown compares stored positions with the server and slot that are there.
 func (s *Source) checkKnown(base string, from map[string]event.Position, sl *slot) error {
-	ours := false
+	switch {
+	case sl.exists && sl.plugin != "pgoutput":
+		return fail("SLOT_FOREIGN", "slot %s belongs to plugin %s; name another one with slot=NAME", s.opt.Slot, sl.plugin)
+	case sl.exists && sl.database != s.opt.Conn.Database:
+		return fail("SLOT_FOREIGN", "slot %s belongs to database %s; name another one with slot=NAME", s.opt.Slot, sl.database)
+	case sl.exists && sl.walStatus == "lost":
+		return fail("SLOT_LOST", "the server has removed WAL that slot %s needed (max_slot_wal_keep_size); %s", s.opt.Slot, wayOut)
+	}
 	for id, p := range from {
 		if !strings.HasPrefix(id, "postgres:") {
 			continue
@@ -256,7 +270,9 @@ func (s *Source) checkKnown(base string, from map[string]event.Position, sl *slo
 		if !strings.HasPrefix(id, base) {
 			return fail("SOURCE_CHANGED", "the flow has read %s, and this is %s: another server, database or slot, whose positions mean something else; go back to it, or start a new flow", strings.TrimSuffix(id, "stream"), base)
 		}
-		ours = true
+		if !sl.exists {
+			return fail("SLOT_LOST", "slot %s is gone; %s", s.opt.Slot, wayOut)
+		}
 		if id != base+"stream" {
 			continue
 		}
@@ -269,16 +285,6 @@ func (s *Source) checkKnown(base string, from map[string]event.Position, sl *slo
 		case sl.exists && sl.confirmed > p.Offset:
 			return fail("INPUT_GONE", "slot %s stands at %s, and the flow has read up to %s: something else moved or re-created the slot; %s", s.opt.Slot, lsnText(sl.confirmed), lsnText(p.Offset), wayOut)
 		}
-	}
-	switch {
-	case ours && !sl.exists:
-		return fail("SLOT_LOST", "slot %s is gone; %s", s.opt.Slot, wayOut)
-	case sl.exists && sl.plugin != "pgoutput":
-		return fail("SLOT_FOREIGN", "slot %s belongs to plugin %s; name another one with slot=NAME", s.opt.Slot, sl.plugin)
-	case sl.exists && sl.database != s.opt.Conn.Database:
-		return fail("SLOT_FOREIGN", "slot %s belongs to database %s; name another one with slot=NAME", s.opt.Slot, sl.database)
-	case sl.exists && sl.walStatus == "lost":
-		return fail("SLOT_LOST", "the server has removed WAL that slot %s needed (max_slot_wal_keep_size); %s", s.opt.Slot, wayOut)
 	}
 	return nil
 }

@@ -269,17 +269,12 @@ func (a *attempt) checkUnique(ctx context.Context, files []*deltalog.Add) error 
 	if !t.adopt || t.unique {
 		return nil
 	}
-	seen := map[string]string{}
-	for _, f := range files {
-		for key, err := range merge.EachKey(ctx, t.store, t.layout, datafile.SourceOf(f), a.shape.identityNames(), datafile.ReadOptions{}) {
-			if err != nil {
-				return err
-			}
-			if other, dup := seen[string(key)]; dup {
-				return stored(CodeTargetKeyNotUnique, "the target has two rows with key %s (in %s and %s); remove one", a.shape.keyBytesText(key), other, f.Path)
-			}
-			seen[string(key)] = f.Path
-		}
+	dup, err := merge.FirstDuplicate(ctx, t.store, t.layout, files, a.shape.identityNames(), merge.Options{})
+	if err != nil {
+		return err
+	}
+	if dup != nil {
+		return stored(CodeTargetKeyNotUnique, "the target has two rows with key %s (in %s and %s); remove one", a.shape.keyBytesText(dup.Key), dup.Files[0], dup.Files[1])
 	}
 	t.unique = true
 	return nil

@@ -47,15 +47,19 @@ func (f *fold) start(s *shape, groups []merge.Group) error {
 			return err
 		}
 		for r := range grp.Rows {
-			key := string(grp.Keys[r])
-			k := f.touch(key)
+			var k *keyed
+			if i := grp.Index[r]; i >= 0 {
+				k = f.keys[i]
+			} else {
+				k = f.touch(string(grp.Keys[r]))
+			}
 			if k.row != nil {
 				return &Error{Code: CodeTargetKeyNotUnique, Phase: PhaseRun,
 					Message: "the target has two rows with key " + keyValueText(s, o, r) + "; remove one"}
 			}
 			hidden := h.values(r)
 			at := ref{o, r}
-			k.start(s.registerOf(f.state, hidden, key, at), &storedRow{match: g, row: r, at: at, over: hidden.V})
+			k.start(s.registerOf(f.state, hidden, k.key, at), &storedRow{match: g, row: r, at: at, over: hidden.V})
 		}
 	}
 	for _, k := range f.keys {

@@ -130,7 +130,19 @@ func (s *stager) apply(ctx, inner context.Context, w *rowWriter, masks []mask, m
 }
 
 func (s *stager) applyMask(ctx, inner context.Context, w *rowWriter, mu *sync.Mutex, k mask) error {
-	deleted, before := s.image(k.Deleted, len(k.Delete)), s.image(k.Before, len(k.Update))
+	deleted, err := s.image(k.Deleted, len(k.Delete))
+	if err != nil {
+		return err
+	}
+	before, err := s.image(k.Before, len(k.Update))
+	if err != nil {
+		return err
+	}
+	for _, b := range []arrow.RecordBatch{deleted, before} {
+		if b != nil {
+			defer b.Release()
+		}
+	}
 	var wanted []int64
 	if s.feed && deleted == nil {
 		wanted = append(wanted, k.Delete...)
@@ -197,18 +209,24 @@ func (s *stager) applyMask(ctx, inner context.Context, w *rowWriter, mu *sync.Mu
 	return nil
 }
 
-// image is rows that the caller has read, if they have the columns that are written:
-// those of a table whose schema changes in the same commit are read again.
-func (s *stager) image(b arrow.RecordBatch, rows int) arrow.RecordBatch {
-	if b == nil || b.NumRows() != int64(rows) || int(b.NumCols()) != s.rows.NumFields() {
-		return nil
+// image is rows that the caller has read, if they have the columns that are written.
+// Where the same commit gives the table its hidden columns, rows read without them
+// get null ones: what they were read as. Those of a table whose other columns change
+// in the same commit are read again. The caller releases the answer.
+func (s *stager) image(b arrow.RecordBatch, rows int) (arrow.RecordBatch, error) {
+	if b == nil || b.NumRows() != int64(rows) {
+		return nil, nil
+	}
+	n := int(b.NumCols())
+	if n != s.rows.NumFields() && (n != len(s.l.Schema.Fields) || s.moves) {
+		return nil, nil
 	}
 	for i, c := range b.Columns() {
-		if !arrow.TypeEqual(c.DataType(), s.rows.Field(i).Type) {
-			return nil
+		if want := s.rows.Field(i); !arrow.TypeEqual(c.DataType(), want.Type) || b.ColumnName(i) != want.Name {
+			return nil, nil
 		}
 	}
-	return b
+	return s.complete(b)
 }
 
 // writeVectors writes the deletion vectors of a commit into one file and stages the

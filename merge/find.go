@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -41,6 +40,13 @@ type Options struct {
 	Workers int
 }
 
+func (o Options) withDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = 4
+	}
+	return o
+}
+
 // Group is the matches in one file.
 type Group struct {
 	File *deltalog.Add
@@ -51,14 +57,14 @@ type Group struct {
 	Keys  [][]byte
 	// Batch has one row for each of Rows: all logical columns, then the hidden ones.
 	Batch arrow.RecordBatch
+
+	arena []byte // of Keys
 }
 
 // Find looks the keys up in the given files and answers the groups in the order
 // of the files; files without a match are left out.
 func Find(ctx context.Context, store storage.Store, l *datafile.Layout, files []*deltalog.Add, keys Keys, o Options) ([]Group, error) {
-	if o.Workers <= 0 {
-		o.Workers = 4
-	}
+	o = o.withDefaults()
 	if len(keys.Set) == 0 && o.Also == nil {
 		return nil, nil
 	}
@@ -70,8 +76,9 @@ func Find(ctx context.Context, store storage.Store, l *datafile.Layout, files []
 		list = append(list, f)
 	}
 	var out []Group
+	p := newProbe(l.Schema, keys)
 	for g, err := range pipeline.Map(ctx, o.Workers, slices.Values(list), func(ctx context.Context, f *deltalog.Add) (Group, error) {
-		return findIn(ctx, store, l, f, keys, o)
+		return findIn(ctx, store, l, f, p, keys, o)
 	}) {
 		if err != nil {
 			return nil, err
@@ -83,14 +90,18 @@ func Find(ctx context.Context, store storage.Store, l *datafile.Layout, files []
 	return out, nil
 }
 
-func findIn(ctx context.Context, store storage.Store, l *datafile.Layout, f *deltalog.Add, keys Keys, o Options) (Group, error) {
+func findIn(ctx context.Context, store storage.Store, l *datafile.Layout, f *deltalog.Add, p *probe, keys Keys, o Options) (Group, error) {
 	g := Group{File: f}
 	also := o.Also != nil
-	for b, err := range datafile.Read(ctx, store, l, f, datafile.ReadOptions{Columns: keys.Columns, Hidden: o.Hidden && also}) {
+	pages := p.pages
+	if also {
+		pages = nil
+	}
+	for b, err := range datafile.Read(ctx, store, l, f, datafile.ReadOptions{Columns: keys.Columns, Hidden: o.Hidden && also, Keys: pages}) {
 		if err != nil {
 			return Group{}, err
 		}
-		if err := g.probe(b, keys, o); err != nil {
+		if err := g.probe(b, p, keys, o); err != nil {
 			return Group{}, fmt.Errorf("look keys up in %s: %w", f.Path, err)
 		}
 	}
@@ -121,36 +132,52 @@ func findIn(ctx context.Context, store storage.Store, l *datafile.Layout, f *del
 }
 
 // probe adds the matches of one batch of key columns.
-func (g *Group) probe(b datafile.Batch, keys Keys, o Options) error {
-	chosen := map[int]bool{}
-	if o.Also != nil {
-		rows, err := o.Also(b.RecordBatch)
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			chosen[r] = true
-		}
-	}
+func (g *Group) probe(b datafile.Batch, p *probe, keys Keys, o Options) error {
 	cols := make([]arrow.Array, len(keys.Columns))
 	for i := range cols {
 		cols[i] = b.Column(i)
 	}
-	var buf []byte
-	for r := range int(b.NumRows()) {
-		buf = KeyOf(buf[:0], cols, r)
-		index, ok := keys.Set[string(buf)]
-		if !ok {
-			if !chosen[r] {
-				continue
-			}
-			index = -1
-		}
-		g.Rows = append(g.Rows, b.Rows[r])
+	add := func(row, index int, key []byte) {
+		g.Rows = append(g.Rows, b.Rows[row])
 		g.Index = append(g.Index, index)
-		g.Keys = append(g.Keys, bytes.Clone(buf))
+		g.Keys = append(g.Keys, g.keep(key))
 	}
+	if o.Also == nil {
+		p.match(cols, int(b.NumRows()), add)
+		return nil
+	}
+	chosen, err := o.Also(b.RecordBatch)
+	if err != nil {
+		return err
+	}
+	slices.Sort(chosen)
+	var buf []byte
+	also := func(before int) {
+		for len(chosen) > 0 && chosen[0] < before {
+			buf = KeyOf(buf[:0], cols, chosen[0])
+			add(chosen[0], -1, buf)
+			chosen = chosen[1:]
+		}
+	}
+	p.match(cols, int(b.NumRows()), func(row, index int, key []byte) {
+		also(row)
+		if len(chosen) > 0 && chosen[0] == row {
+			chosen = chosen[1:]
+		}
+		add(row, index, key)
+	})
+	also(int(b.NumRows()))
 	return nil
+}
+
+// keep copies a key into memory that the keys of a group share.
+func (g *Group) keep(key []byte) []byte {
+	if cap(g.arena)-len(g.arena) < len(key) {
+		g.arena = make([]byte, 0, max(1<<14, len(key)))
+	}
+	from := len(g.arena)
+	g.arena = append(g.arena, key...)
+	return g.arena[from:len(g.arena):len(g.arena)]
 }
 
 // KeyOf appends the bytes of the key in the given columns at a row.

@@ -41,6 +41,9 @@ type ReadOptions struct {
 	OnlyDeleted bool
 	// Filter, bound to the layout's schema, keeps the rows for which it is TRUE.
 	Filter *expr.Bound
+	// Keys lets pages be left out that hold none of its values; other rows of a page
+	// that holds one are returned too. Not together with Rows.
+	Keys *KeySet
 	// BatchRows bounds the rows of a batch; 0 is the reader's default.
 	BatchRows int
 }
@@ -157,6 +160,9 @@ func newReader(ctx context.Context, store storage.Store, l *Layout, src Source, 
 		if err := r.loadDeleted(ctx, store, src); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.prune(l, o); err != nil {
+		return nil, err
 	}
 	ok = true
 	return r, nil

@@ -16,8 +16,17 @@ const (
 	PhaseRun      Phase = 'R'
 )
 
-// The codes that apply answers with; those of auto-cdc 1.6 keep their names.
+// The codes that apply and its statements answer with: all of auto-cdc 1.6, which keep
+// their names, and those of the engine. Package apply/sql finds those of statements.
 const (
+	CodeSyntax          = "PARSE_SYNTAX_ERROR"
+	CodeDuplicateClause = "AUTOCDC_DUPLICATE_CLAUSE"
+	CodeCreateOptions   = "AUTOCDC_CONFLICTING_CREATE_OPTIONS"
+	CodeMultipart       = "AUTOCDC_MULTIPART_COLUMN_IDENTIFIER"
+	CodeNotStreaming    = "AUTOCDC_SOURCE_NOT_STREAMING"
+	CodeDeclaredSchema  = "AUTOCDC_DECLARED_SCHEMA_MISMATCH"
+	CodeVersionFunction = "INVALID_USAGE_OF_SNAPSHOT_VERSION_FUNCTION"
+
 	CodeEmptyKeys            = "AUTOCDC_EMPTY_KEYS"
 	CodeColumnsNotFound      = "AUTOCDC_COLUMNS_NOT_FOUND_IN_SCHEMA"
 	CodeDuplicateColumn      = "AUTOCDC_DUPLICATE_COLUMN"

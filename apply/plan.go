@@ -39,7 +39,7 @@ func (f *Flow) Validate() error {
 	case "", "1":
 	case storedSCD2, storedBitemporal:
 	default:
-		errs = append(errs, analysis("PARSE_SYNTAX_ERROR", "stored as %q: must be 1, 2 or bitemporal", f.StoredAsSCDType))
+		errs = append(errs, analysis(CodeSyntax, "stored as %q: must be 1, 2 or bitemporal", f.StoredAsSCDType))
 	}
 	errs = append(errs, f.validateClauses()...)
 	errs = append(errs, f.validateExpectations()...)
@@ -69,7 +69,7 @@ func (f *Flow) Validate() error {
 			continue
 		}
 		if _, err := expr.Parse(e.text); err != nil {
-			errs = append(errs, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: e.what, Err: err})
+			errs = append(errs, &Error{Code: CodeSyntax, Phase: PhaseAnalysis, Message: e.what, Err: err})
 		}
 	}
 	if _, _, err := delta.CheckProperties(f.Properties); err != nil {
@@ -278,7 +278,7 @@ func bindCondition(what, text string, s *schema.Struct, zone expr.Options) (*exp
 func bind(what, text string, s *schema.Struct, zone expr.Options) (*expr.Bound, error) {
 	e, err := expr.Parse(text)
 	if err != nil {
-		return nil, &Error{Code: "PARSE_SYNTAX_ERROR", Phase: PhaseAnalysis, Message: what, Err: err}
+		return nil, &Error{Code: CodeSyntax, Phase: PhaseAnalysis, Message: what, Err: err}
 	}
 	bound, err := e.BindWith(s, zone)
 	if err == nil {

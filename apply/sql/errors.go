@@ -4,50 +4,51 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sluice-data/sluice/apply"
 )
 
-// The codes of auto-cdc 1.6 that statements and source schemas decide.
+// The codes of auto-cdc 1.6 that statements and source schemas decide; package apply
+// holds all of them.
 const (
-	CodeSyntax                = "PARSE_SYNTAX_ERROR"
-	CodeDuplicateClause       = "AUTOCDC_DUPLICATE_CLAUSE"
-	CodeCreateOptions         = "AUTOCDC_CONFLICTING_CREATE_OPTIONS"
-	CodeMultipart             = "AUTOCDC_MULTIPART_COLUMN_IDENTIFIER"
-	CodeUnsupportedClause     = "UNSUPPORTED_CLAUSE"
-	CodeEmptyKeys             = "AUTOCDC_EMPTY_KEYS"
-	CodeColumnsNotFound       = "AUTOCDC_COLUMNS_NOT_FOUND_IN_SCHEMA"
-	CodeDuplicateColumn       = "AUTOCDC_DUPLICATE_COLUMN"
-	CodeKeyNotSelected        = "AUTOCDC_KEY_NOT_IN_SELECTED_SCHEMA"
-	CodeKeyType               = "AUTOCDC_KEY_TYPE_NOT_SUPPORTED"
-	CodeMissingSequence       = "AUTOCDC_MISSING_SEQUENCE_BY"
-	CodeNotOrderable          = "AUTOCDC_SEQUENCING_COLUMN_NOT_ORDERABLE"
-	CodeExpression            = "AUTOCDC_EXPRESSION_NOT_ALLOWED"
-	CodeNotBoolean            = "AUTOCDC_CONDITION_NOT_BOOLEAN"
-	CodeTruncate              = "AUTOCDC_TRUNCATE_REQUIRES_SCD1"
-	CodeTrackHistory          = "AUTOCDC_TRACK_HISTORY_REQUIRES_SCD2"
-	CodeSystemSequence        = "AUTOCDC_BITEMPORAL_SYSTEM_SEQUENCE"
-	CodeIgnoreNullConflict    = "AUTOCDC_CONFLICTING_IGNORE_NULL_UPDATES_OPTIONS"
-	CodeIgnoreNullEmpty       = "AUTOCDC_IGNORE_NULL_EMPTY_COLUMN_LIST"
-	CodeSetTogether           = "CANNOT_SET_TOGETHER"
-	CodeColumnsToUpdate       = "AUTOCDC_INVALID_COLUMNS_TO_UPDATE"
-	CodeReservedPrefix        = "AUTOCDC_RESERVED_COLUMN_NAME_PREFIX_CONFLICT"
-	CodeReservedName          = "AUTOCDC_RESERVED_COLUMN_NAME_CONFLICT"
-	CodeNotStreaming          = "AUTOCDC_SOURCE_NOT_STREAMING"
-	CodeInvalidTarget         = "AUTOCDC_INVALID_TARGET"
-	CodeFlowConflict          = "AUTOCDC_FLOW_CONFLICT"
-	CodeDeclaredSchema        = "AUTOCDC_DECLARED_SCHEMA_MISMATCH"
-	CodeLayout                = "AUTOCDC_INVALID_LAYOUT"
-	CodeExpectation           = "EXPECTATION_INVALID"
-	CodeCommitVersionSequence = "AUTOCDC_CHANGELOG_REQUIRES_COMMIT_VERSION_SEQUENCING"
-	CodeVersionNotSortable    = snapshotError + "SNAPSHOT_VERSION_NOT_SORTABLE"
-	CodeTwoSnapshots          = snapshotError + "MULTIPLE_QUERIES_FOR_TABLE"
-	CodeInteropKeys           = snapshotError + "INTEROP_KEYS_MISMATCH"
-	CodeInteropIgnoreNull     = snapshotError + "INTEROP_IGNORE_NULL_UPDATES"
-	CodeInteropStorage        = snapshotError + "INTEROP_SCD_TYPE_NOT_SUPPORTED"
-	CodeInteropSequence       = snapshotError + "INTEROP_SEQUENCE_TYPE_MISMATCH"
-	CodeVersionQuery          = "INVALID_AUTO_CDC_FROM_SNAPSHOT_VERSION_QUERY"
-	CodeVersionFunction       = "INVALID_USAGE_OF_SNAPSHOT_VERSION_FUNCTION"
-
-	snapshotError = "APPLY_CHANGES_FROM_SNAPSHOT_ERROR."
+	CodeSyntax                = apply.CodeSyntax
+	CodeDuplicateClause       = apply.CodeDuplicateClause
+	CodeCreateOptions         = apply.CodeCreateOptions
+	CodeMultipart             = apply.CodeMultipart
+	CodeUnsupportedClause     = apply.CodeUnsupportedClause
+	CodeEmptyKeys             = apply.CodeEmptyKeys
+	CodeColumnsNotFound       = apply.CodeColumnsNotFound
+	CodeDuplicateColumn       = apply.CodeDuplicateColumn
+	CodeKeyNotSelected        = apply.CodeKeyNotSelected
+	CodeKeyType               = apply.CodeKeyType
+	CodeMissingSequence       = apply.CodeMissingSequence
+	CodeNotOrderable          = apply.CodeSequenceNotOrderable
+	CodeExpression            = apply.CodeExpressionNotAllowed
+	CodeNotBoolean            = apply.CodeConditionNotBoolean
+	CodeTruncate              = apply.CodeTruncateRequiresSCD1
+	CodeTrackHistory          = apply.CodeTrackHistoryRequiresSCD2
+	CodeSystemSequence        = apply.CodeBitemporalSystemSequence
+	CodeIgnoreNullConflict    = apply.CodeConflictingIgnoreNull
+	CodeIgnoreNullEmpty       = apply.CodeIgnoreNullEmptyList
+	CodeSetTogether           = apply.CodeCannotSetTogether
+	CodeColumnsToUpdate       = apply.CodeInvalidColumnsToUpdate
+	CodeReservedPrefix        = apply.CodeReservedPrefix
+	CodeReservedName          = apply.CodeReservedColumn
+	CodeNotStreaming          = apply.CodeNotStreaming
+	CodeInvalidTarget         = apply.CodeInvalidTarget
+	CodeFlowConflict          = apply.CodeFlowConflict
+	CodeDeclaredSchema        = apply.CodeDeclaredSchema
+	CodeLayout                = apply.CodeInvalidLayout
+	CodeExpectation           = apply.CodeExpectationInvalid
+	CodeCommitVersionSequence = apply.CodeCommitVersionSequence
+	CodeVersionNotSortable    = apply.CodeSnapshotNotSortable
+	CodeTwoSnapshots          = apply.CodeTwoSnapshots
+	CodeInteropKeys           = apply.CodeInteropKeys
+	CodeInteropIgnoreNull     = apply.CodeInteropIgnoreNull
+	CodeInteropStorage        = apply.CodeInteropStorage
+	CodeInteropSequence       = apply.CodeInteropSequence
+	CodeVersionQuery          = apply.CodeSnapshotVersionQuery
+	CodeVersionFunction       = apply.CodeVersionFunction
 )
 
 // Pos is a place in a text. Line and Col count from 1, Col in characters; the

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-data/sluice/apply/source/kafka"
 	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/cdf"
+	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/dv"
 	"github.com/sluice-data/sluice/internal/expr"
@@ -152,6 +153,10 @@ func describeError(err error) failure {
 	var feed *cdf.Error
 	if errors.As(err, &feed) && errors.Is(err, deltalog.ErrInvalid) {
 		f.exit = exitUsage // a range that is none
+	}
+	var column *delta.ColumnError
+	if errors.As(err, &column) {
+		f.exit = exitUsage
 	}
 	var missing *cdf.MissingError
 	if errors.As(err, &missing) {

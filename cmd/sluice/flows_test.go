@@ -149,3 +149,32 @@ func TestStatements_SnapshotQuery(t *testing.T) {
 		t.Error(r.stderr)
 	}
 }
+
+// TestStatements_SeveralFlows: the counts of expectations are told, by table; what can
+// be read once is not given to two flows.
+func TestStatements_SeveralFlows(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.jsonl", `{"id":1,"name":null,"ts":1}`+"\n"+`{"id":2,"name":"Bob","ts":2}`+"\n")
+	write(t, dir, "f.sql", `create streaming table v (constraint named expect (name is not null));
+create flow f as auto cdc into v from stream(a) keys (id) sequence by ts;
+create streaming table w (constraint named expect (name is not null) on violation drop row);
+create flow g as auto cdc into w from stream(b) keys (id) sequence by ts;`)
+	refused(t, sluiceIn(t, dir, `{"id":1,"name":"x","ts":1}`, "apply", "-f", "f.sql", "--source", "a=-", "--source", "b=-"), exitUsage, "INVALID_FLAG")
+	out := must(t, dir, "apply", "-f", "f.sql", "--source", "a=a.jsonl", "--source", "b=a.jsonl")
+	for _, want := range []string{`"v.named":{"passed":1,"failed":1,"dropped":0}`, `"w.named":{"passed":1,"failed":1,"dropped":1}`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+}
+
+// TestStatements_DryRunOfLongSource: columns that only the whole source tells are shown.
+func TestStatements_DryRunOfLongSource(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.jsonl", strings.Repeat(`{"id":1,"name":"Ann","ts":1}`+"\n", lookRecords+1))
+	write(t, dir, "f.sql", "create streaming table v; create flow f as auto cdc into v from stream(a) keys (id) sequence by ts stored as scd type 2 columns * except (ts);")
+	out := must(t, dir, "apply", "-f", "f.sql", "--source", "a=a.jsonl", "--dry-run")
+	if !strings.Contains(out, `"schema":"id BIGINT, name STRING, __START_AT BIGINT, __END_AT BIGINT"`) {
+		t.Error(out)
+	}
+}

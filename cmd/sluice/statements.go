@@ -157,6 +157,7 @@ func (r *statementRun) bind(ctx context.Context, script *sql.Script) error {
 		given[strings.ToLower(name)] = src
 	}
 	used := map[string]bool{}
+	stdin := ""
 	inputs := map[*sql.Flow]applyFlags{}
 	schemas := sql.Schemas{}
 	for _, f := range script.Flows {
@@ -175,6 +176,12 @@ func (r *statementRun) bind(ctx context.Context, script *sql.Script) error {
 		used[strings.ToLower(f.Source)] = true
 		if !ok {
 			continue
+		}
+		if slices.Contains(flags.from, "-") {
+			if stdin != "" {
+				return usage("INVALID_FLAG", "apply: flows into %s and %s both read standard input, which can be read once; write it to a file", stdin, f.Target)
+			}
+			stdin = f.Target
 		}
 		inputs[f] = flags
 		if _, done := schemas[f.Source]; done {
@@ -397,8 +404,17 @@ func together(total, one apply.Result, flows int) apply.Result {
 		return one
 	}
 	total.Targets = append(total.Targets, apply.TargetResult{Target: one.Target, Flow: one.Flow, Version: one.Version, Batches: one.Batches,
-		Events: one.Events, Rows: one.Rows, Files: one.Files, Bytes: one.Bytes})
+		Events: one.Events, Rows: one.Rows, Files: one.Files, Bytes: one.Bytes, Snapshots: one.Snapshots, Expectations: one.Expectations})
+	for name, c := range one.Expectations {
+		if total.Expectations == nil {
+			total.Expectations = map[string]apply.ExpectationCount{}
+		}
+		have := total.Expectations[one.Target+"."+name]
+		have.Passed, have.Failed, have.Dropped = have.Passed+c.Passed, have.Failed+c.Failed, have.Dropped+c.Dropped
+		total.Expectations[one.Target+"."+name] = have
+	}
 	total.Batches += one.Batches
+	total.Snapshots += one.Snapshots
 	total.Seconds += one.Seconds
 	e, x := &total.Events, one.Events
 	e.Read, e.Applied, e.Stale, e.Duplicate = e.Read+x.Read, e.Applied+x.Applied, e.Stale+x.Stale, e.Duplicate+x.Duplicate

@@ -211,6 +211,20 @@ type flowResults struct {
 	Rows   apply.Rows   `json:"rows"`
 }
 
+// columnsText is a struct type as a list of columns.
+func columnsText(text string) string {
+	t, err := schema.ParseType(text)
+	s, ok := t.(*schema.Struct)
+	if err != nil || !ok {
+		return text
+	}
+	cols := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		cols[i] = schema.QuoteName(f.Name) + " " + f.Type.String()
+	}
+	return strings.Join(cols, ", ")
+}
+
 // describe shows what a run would do. What the engine refuses is shown and then
 // is the failure of the command.
 func (r *statementRun) describe(ctx context.Context) error {
@@ -251,6 +265,10 @@ func (r *statementRun) describe(ctx context.Context) error {
 					failure = err
 				}
 				continue
+			}
+			if p := result.Plan; p != nil && d.Schema == "" { // the sample did not tell all of it
+				d.Schema = columnsText(p.Schema)
+				fmt.Fprintf(&text, "  columns: %s\n", d.Schema)
 			}
 			d.Results = append(d.Results, flowResults{b.plan.FlowName, result.Events, result.Rows})
 			fmt.Fprintf(&text, "  flow %s: %s read; rows: %d inserted, %d updated, %d deleted\n", b.plan.FlowName,

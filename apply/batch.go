@@ -253,6 +253,9 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 			return err
 		}
 	}
+	if err := t.checkKeysThere(table, plans[0]); err != nil {
+		return err
+	}
 	split := t.splitColumns(plans)
 	if a.shape, err = newShape(table, plans, split, rescued, t.run.zone()); err != nil {
 		return err
@@ -286,6 +289,21 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 		return err
 	}
 	return a.checkHidden()
+}
+
+// checkKeysThere refuses a target whose key columns another writer renamed or dropped:
+// the key would join as a new column, and no row would be found by it.
+func (t *target) checkKeysThere(table *schema.Struct, p *plan) error {
+	if _, committed := t.anyFlow(); table == nil || !committed {
+		return nil
+	}
+	for _, k := range p.keys {
+		if name := p.source.Fields[k].Name; table.Index(name) < 0 {
+			return stored(CodeKeySchemaDrift, "key column %q is gone from the target (%s): renamed or dropped by another writer; give it its name back, or refresh in full",
+				name, strings.Join(table.Names(), ", "))
+		}
+	}
+	return nil
 }
 
 // splitColumns are the lower names of struct columns whose leaves are fields: those

@@ -24,6 +24,7 @@ const (
 	cellFloat
 	cellDouble
 	cellDecimal
+	cellStruct // with the number of its fields: later ones may have joined since
 )
 
 // appendCellBytes appends a value in a compact form that keeps every bit; text and
@@ -49,6 +50,14 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 		return binary.LittleEndian.AppendUint64(append(dst, cellDouble), math.Float64bits(a.Value(i))), nil
 	case *array.Float32:
 		return binary.LittleEndian.AppendUint32(append(dst, cellFloat), math.Float32bits(a.Value(i))), nil
+	case *array.Struct:
+		dst = binary.AppendUvarint(append(dst, cellStruct), uint64(a.NumField()))
+		for f := range a.NumField() {
+			if dst, err = appendCellBytes(dst, a.Field(f), i); err != nil {
+				return nil, err
+			}
+		}
+		return dst, nil
 	case *array.Decimal128:
 		v := a.Value(i)
 		dst = append(dst, cellDecimal, byte(a.DataType().(*arrow.Decimal128Type).Scale))
@@ -70,13 +79,6 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 			return append(dst, 1), nil
 		}
 		return append(dst, 0), nil
-	case *array.Struct:
-		for f := range a.NumField() {
-			if dst, err = appendCellBytes(dst, a.Field(f), i); err != nil {
-				return nil, err
-			}
-		}
-		return dst, nil
 	case *array.Map:
 		from, to := a.ValueOffsets(i)
 		dst = binary.AppendUvarint(dst, uint64(to-from))
@@ -164,10 +166,20 @@ func readCell(b array.Builder, src []byte) ([]byte, error) {
 		v := r.take(1)
 		b.Append(len(v) == 1 && v[0] == 1)
 	case *array.StructBuilder:
-		want(cellPlain)
+		n := b.NumField()
+		if kind == cellStruct {
+			n = r.length()
+			r.bad = r.bad || n > b.NumField()
+		} else {
+			want(cellPlain)
+		}
 		b.Append(true)
 		for f := range b.NumField() {
-			r.inner(b.FieldBuilder(f))
+			if f < n {
+				r.inner(b.FieldBuilder(f))
+			} else {
+				b.FieldBuilder(f).AppendNull()
+			}
 		}
 	case *array.MapBuilder:
 		want(cellPlain)

@@ -53,6 +53,7 @@ func widens(from, to schema.Type) bool {
 type conversion struct {
 	bound *expr.Bound // nil: nothing but nulls
 	to    arrow.DataType
+	adapt func(arrow.Array) (arrow.Array, error) // of nested values
 }
 
 func newConversion(c schema.Field, to schema.Type, zone expr.Options) (*conversion, error) {
@@ -63,18 +64,24 @@ func newConversion(c schema.Field, to schema.Type, zone expr.Options) (*conversi
 	if c.Type == schema.Void {
 		return &conversion{to: at}, nil
 	}
+	if isNested(c.Type) {
+		return &conversion{to: at, adapt: func(a arrow.Array) (arrow.Array, error) { return adapt(a, c.Type, to, zone) }}, nil
+	}
 	zone.Target = to
 	b, err := expr.Column(c.Name).BindWith(&schema.Struct{Fields: []schema.Field{c}}, zone)
 	if err != nil {
 		return nil, fmt.Errorf("convert column %s: %w", c.Name, err)
 	}
-	return &conversion{b, at}, nil
+	return &conversion{bound: b, to: at}, nil
 }
 
 // apply converts an array; a nil conversion leaves it as it is.
 func (c *conversion) apply(f schema.Field, a arrow.Array) (arrow.Array, error) {
 	if c == nil {
 		return a, nil
+	}
+	if c.adapt != nil {
+		return c.adapt(a)
 	}
 	if c.bound == nil {
 		return datafile.NullArray(c.to, a.Len()), nil

@@ -42,6 +42,8 @@ type shape struct {
 	convert map[*plan]map[int]*conversion
 	// partitions are the lower names of the columns that the target is partitioned by.
 	partitions map[string]bool
+	// wider are nested columns that join with more fields than the first plan has.
+	wider []schema.Field
 	// later are columns of a plan's source whose type is not known yet; they join
 	// when it is, and count as authored until then.
 	later map[*plan][]string
@@ -60,6 +62,7 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 		s.schema.Fields = slices.Clone(table.Fields)
 		frame = s.cutFrame()
 	}
+	s.joinNew(table, plans)
 	for _, p := range plans {
 		for _, i := range p.selected {
 			c := p.source.Fields[i]
@@ -69,12 +72,19 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 				continue
 			}
 			if at < 0 {
-				s.schema.Fields = append(s.schema.Fields, schema.Field{Name: c.Name, Type: nullable(c.Type), Nullable: true})
+				t := c.Type
+				for _, w := range s.wider {
+					if strings.EqualFold(w.Name, c.Name) {
+						t = w.Type
+					}
+				}
+				at = len(s.schema.Fields)
+				s.schema.Fields = append(s.schema.Fields, schema.Field{Name: c.Name, Type: nullable(t), Nullable: true})
 				s.grown = true
-				continue
 			}
 			have := s.schema.Fields[at].Type
-			if c.Type == schema.Void && have != schema.Void || table != nil && table.Index(c.Name) >= 0 && widens(c.Type, have) {
+			if c.Type == schema.Void && have != schema.Void || table != nil && table.Index(c.Name) >= 0 && widens(c.Type, have) ||
+				isNested(have) && !schema.EqualIgnoringNullability(plainType(have), plainType(c.Type)) && fits(c.Type, have) && !slices.Contains(p.keys, i) {
 				cv, err := newConversion(c, have, zone)
 				if err != nil {
 					return nil, err
@@ -116,6 +126,35 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 		s.keys = append(s.keys, at)
 	}
 	return s, s.finish()
+}
+
+// joinNew adds the nested columns that join the table, each with the fields that any
+// of the plans brings.
+func (s *shape) joinNew(table *schema.Struct, plans []*plan) {
+	for _, p := range plans {
+		for _, i := range p.selected {
+			c := p.source.Fields[i]
+			if !isNested(c.Type) || table != nil && table.Index(c.Name) >= 0 || slices.Contains(p.keys, i) {
+				continue
+			}
+			// A column of another plan comes first if it comes first in the source.
+			first := slices.IndexFunc(plans, func(q *plan) bool { return q.source.Index(c.Name) >= 0 })
+			if plans[first] != p {
+				continue
+			}
+			t := c.Type
+			for _, q := range plans[first+1:] {
+				if at := q.source.Index(c.Name); at >= 0 {
+					if j, ok := joined(c.Name, t, q.source.Fields[at].Type); ok {
+						t = j
+					}
+				}
+			}
+			if !schema.EqualIgnoringNullability(plainType(t), plainType(c.Type)) {
+				s.wider = append(s.wider, schema.Field{Name: c.Name, Type: nullable(t), Nullable: true})
+			}
+		}
+	}
 }
 
 // finish derives fields and Arrow types from schema and keys.

@@ -36,6 +36,15 @@ func (t *target) difference(ctx context.Context, batches []*event.Batch, mark *s
 		plans = append(plans, p)
 		rescued = rescued || b.Rescued != nil
 	}
+	if cfg := t.widening(plans); cfg != nil && !t.run.flow.DryRun {
+		if err := t.widen(ctx, cfg); err != nil {
+			return nil, err
+		}
+		if err := t.pin(ctx); err != nil {
+			return nil, err
+		}
+		return t.difference(ctx, batches, mark)
+	}
 	if err := t.fitSnapshot(d, plans, rescued); err != nil || d.shape == nil {
 		return nil, err
 	}

@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-data/sluice/log/schema"
 )
 
-// widening is the table with wider types for the data columns that come wider, where
-// it has delta.enableTypeWidening = true and the protocol allows the pair (auto-cdc
-// 1.4); nil: nothing is to be widened, and what does not fit is refused as before.
+// widening is the table with the fields that structs of the source have more, at any
+// depth, and with wider types for what comes wider where it has
+// delta.enableTypeWidening = true and the protocol allows the pair (auto-cdc 1.4); nil:
+// nothing is to be changed, and what does not fit is refused by the shape.
 func (t *target) widening(plans []*plan) *deltalog.TableConfig {
-	if t.snap == nil || !t.snap.WidensTypes() {
+	if t.snap == nil || t.adopt || t.state.target.Fresh {
 		return nil
 	}
 	incoming := &schema.Struct{}
@@ -22,14 +23,18 @@ func (t *target) widening(plans []*plan) *deltalog.TableConfig {
 		for _, i := range p.selected {
 			c := p.source.Fields[i]
 			at := t.snap.Schema.Index(c.Name)
-			if at < 0 || c.Type == schema.Void || slices.Contains(p.keys, i) || incoming.Index(c.Name) >= 0 {
+			if at < 0 || c.Type == schema.Void || slices.Contains(p.keys, i) {
 				continue
 			}
 			have := t.snap.Schema.Fields[at]
-			if schema.EqualIgnoringNullability(plainType(have.Type), plainType(c.Type)) || widens(c.Type, have.Type) {
+			if fits(c.Type, have.Type) {
 				continue
 			}
-			incoming.Fields = append(incoming.Fields, schema.Field{Name: have.Name, Type: nullable(c.Type), Nullable: true})
+			if other := incoming.Index(c.Name); other < 0 {
+				incoming.Fields = append(incoming.Fields, schema.Field{Name: have.Name, Type: nullable(c.Type), Nullable: true})
+			} else if j, ok := joined(c.Name, incoming.Fields[other].Type, c.Type); ok {
+				incoming.Fields[other].Type = j
+			}
 		}
 	}
 	if len(incoming.Fields) == 0 {
@@ -40,8 +45,8 @@ func (t *target) widening(plans []*plan) *deltalog.TableConfig {
 		return nil // the shape refuses the column by name
 	}
 	for _, f := range incoming.Fields {
-		if now := cfg.Schema.Fields[cfg.Schema.Index(f.Name)]; !schema.EqualIgnoringNullability(plainType(now.Type), plainType(f.Type)) {
-			return nil // a struct that would also get fields
+		if now := cfg.Schema.Fields[cfg.Schema.Index(f.Name)]; !fits(f.Type, now.Type) {
+			return nil
 		}
 	}
 	return cfg

@@ -89,6 +89,8 @@ func fingerprint(r *event.Record) string {
 		return columnsPrint(r)
 	case r.Fault != "":
 		return "unreadable"
+	case changes.IsOpenProtocol(r.Key):
+		return "ticdc"
 	case r.Value == nil:
 		return "control"
 	case len(r.Value) > 5 && (r.Value[0] == 0 || r.Value[0] == 1 || r.Value[0] == 3):

@@ -110,6 +110,8 @@ type state struct {
 	Columns map[string][]string `json:"columns,omitempty"`
 	// Header is the first line of the CSV file that is being read, by file.
 	Header map[string][]string `json:"header,omitempty"`
+	// Waiting are messages whose table schema has not come yet.
+	Waiting []waitingRow `json:"waiting,omitempty"`
 	// Before is a before image that waits for the record with the new one, by table.
 	Before map[string]beforeImage `json:"before,omitempty"`
 }
@@ -254,7 +256,7 @@ func (d *Decoder) State() string {
 		}
 	}
 	s := &d.state
-	if len(s.Types) == 0 && len(s.Keys) == 0 && len(s.Declared) == 0 && s.Sequence == "" && s.Last == nil && len(s.Columns) == 0 && len(s.Before) == 0 && len(s.Header) == 0 {
+	if len(s.Types) == 0 && len(s.Keys) == 0 && len(s.Declared) == 0 && s.Sequence == "" && s.Last == nil && len(s.Columns) == 0 && len(s.Before) == 0 && len(s.Header) == 0 && len(s.Waiting) == 0 {
 		return ""
 	}
 	b, err := json.Marshal(s)
@@ -278,6 +280,7 @@ func (d *Decoder) Restore(text string) error {
 	maps.Copy(d.state.Declared, s.Declared)
 	maps.Copy(d.state.Columns, s.Columns)
 	maps.Copy(d.state.Before, s.Before)
+	d.state.Waiting = append(d.state.Waiting, s.Waiting...)
 	if s.Header != nil {
 		d.state.Header = s.Header
 	}
@@ -317,6 +320,11 @@ func (d *Decoder) record(r *event.Record) error {
 		code, reason, _ := strings.Cut(r.Fault, ": ")
 		return wire.Poison(event.PoisonBytes, code, "%s", reason)
 	}
+	if f, ok := d.format.(rawReader); ok {
+		if done, err := f.raw(d, r); done || err != nil {
+			return err
+		}
+	}
 	if !utf8.Valid(r.Value) || !utf8.Valid(r.Key) {
 		return wire.Poison(event.PoisonBytes, "INVALID_UTF8", "the record is not UTF-8")
 	}
@@ -339,6 +347,12 @@ func (d *Decoder) record(r *event.Record) error {
 		return err
 	}
 	return d.format.read(d, r, d.top)
+}
+
+// rawReader is a format some of whose messages are not JSON; raw answers whether
+// this was one.
+type rawReader interface {
+	raw(d *Decoder, r *event.Record) (bool, error)
 }
 
 // tombstoner is a format in which a null value means something.

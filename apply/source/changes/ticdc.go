@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -8,11 +9,23 @@ import (
 	"github.com/sluice-data/sluice/apply/source/wire"
 )
 
-// ticdc reads TiCDC's simple protocol (cdc-formats F5). Column types come from
-// the table schemas of BOOTSTRAP and DDL messages.
-type ticdc struct{}
+// ticdc reads TiCDC's simple protocol, its open protocol and its CSV files
+// (cdc-formats F5). Column types of the simple protocol come from the table schemas
+// of BOOTSTRAP and DDL messages; rows wait for them.
+type ticdc struct {
+	infer  bool // rows do not wait
+	base64 bool // keys and values are base64 text, as binary topics are dumped
+}
 
-func (*ticdc) options(map[string]string) ([]string, error) { return nil, nil }
+func (f *ticdc) options(settings map[string]string) ([]string, error) {
+	f.infer, f.base64 = settings["schema"] == "infer", settings["encoding"] == "base64"
+	for name, want := range map[string][2]string{"schema": {"infer", "wait"}, "encoding": {"base64", "raw"}} {
+		if v := settings[name]; v != "" && v != want[0] && v != want[1] {
+			return nil, fmt.Errorf("%s=%s: want %s or %s", name, v, want[0], want[1])
+		}
+	}
+	return []string{"schema", "encoding"}, nil
+}
 
 func (f *ticdc) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	id := event.Table{Database: text(top, "database"), Name: text(top, "table")}
@@ -30,6 +43,9 @@ func (f *ticdc) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return d.control(event.ControlHeartbeat)
 	case "BOOTSTRAP", "CREATE", "ALTER", "ERASE", "RENAME", "TRUNCATE", "QUERY", "CINDEX", "DINDEX":
 		if err := f.learn(d, find(top, "tableSchema")); err != nil {
+			return err
+		}
+		if err := f.releaseOf(d, find(top, "tableSchema")); err != nil {
 			return err
 		}
 		if typ == "TRUNCATE" {
@@ -59,8 +75,14 @@ func (f *ticdc) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	}
 	c.seq = wire.Seq{Kind: wire.SeqTiDB, Epoch: d.epoch, N: [4]int64{commit, r.Transport}}
 	declared := d.state.Declared[wire.TableKey(id)]
+	if declared == nil && !f.infer && d.opt.Schema == nil {
+		if !wire.Asked(id, d.opt.Tables) {
+			return d.control(event.ControlFiltered)
+		}
+		return f.hold(d, r, id)
+	}
 	if declared == nil {
-		d.Warn("rows of table %s came before its schema (BOOTSTRAP): their types are inferred", id.Name)
+		d.Warn("rows of table %s came before its schema (BOOTSTRAP): their types are inferred or those of --schema", id.Name)
 	}
 	forms := mysqlForms{labels: true, zone: d.opt.Zone}
 	c.typed = strconv.AppendInt(nil, int64(d.round), 10)
@@ -68,6 +90,18 @@ func (f *ticdc) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	c.keys = d.state.Keys[wire.TableKey(id)]
 	d.add(c)
 	return nil
+}
+
+// releaseOf reads the rows that waited for this schema.
+func (f *ticdc) releaseOf(d *Decoder, t wire.Token) error {
+	if t.Kind <= wire.Null || len(d.state.Waiting) == 0 {
+		return nil
+	}
+	s, err := members(t)
+	if err != nil {
+		return err
+	}
+	return f.release(d, wire.TableKey(event.Table{Database: text(s, "schema"), Name: text(s, "table")}))
 }
 
 // images takes data and old; timestamps are objects of location and value.

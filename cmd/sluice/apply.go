@@ -286,6 +286,11 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 		total = 0
 	}
 	p := a.startProgress("applying", total, true)
+	if src, ok := in.Source.(*postgres.Source); ok {
+		src.Progress = func(table string, rows, estimate int64) {
+			p.note.Store(fmt.Sprintf("copying %s: %d of about %d rows", table, rows, max(rows, estimate)))
+		}
+	}
 	round := func(ctx context.Context) (apply.Result, error) {
 		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets,
 			Flow: a.flowOf(f, targets.Route != nil, in.onPoison),

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
@@ -152,6 +153,10 @@ func (d *Decoder) moved(t *table) bool {
 
 // split makes a key change a delete of the old key and an upsert of the new one.
 func (d *Decoder) split(t *table, row *wire.Row) error {
+	if at := d.late[t.rel.schema+"."+t.rel.name]; d.commit < at && slices.ContainsFunc(d.row, func(c cell) bool { return c.kind == 'u' }) {
+		return fail("COPY_OVERTAKEN", "table %s.%s: while its broken copy waited, a row with a value that is stored out of line got another key, and the value may not have been copied: copy the table anew, once, with option recopy=%s.%s",
+			t.rel.schema, t.rel.name, t.rel.schema, t.rel.name)
+	}
 	d.oldKey, d.newKey = d.oldKey[:0], d.newKey[:0]
 	for k, i := range t.keyIdx {
 		if d.row[i].kind == 'n' {

@@ -35,6 +35,7 @@ type block struct {
 type task struct {
 	table *TableInfo
 	after []string
+	clear bool // the target is emptied before
 }
 
 // copyTables reads tables as of an exported snapshot, several at once, and calls take

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// TopicCopy is a piece of a snapshot: the key is the snapshot's position (8 bytes)
 	// and the table as the body of an R message, the value whole lines of COPY's text.
 	TopicCopy = "copy"
+	// TopicClear empties a table before its rows are copied anew; the key is that of the
+	// copy.
+	TopicClear = "clear"
 	// TopicCatalog is what the catalog says of types and keys, as JSON ([Catalog]).
 	TopicCatalog = "catalog"
 )
@@ -29,6 +33,10 @@ type Catalog struct {
 	Types []typeDef `json:"types,omitempty"`
 	// Keys are the primary key columns of tables, by "schema.table".
 	Keys map[string][]string `json:"keys,omitempty"`
+	// Overtaken are, by "schema.table", the positions of copies that were read on from
+	// a broken one: a change of a key that committed before may move a row that was not
+	// copied to where nobody looks for it.
+	Overtaken map[string]int64 `json:"overtaken,omitempty"`
 }
 
 // Transactions up to this size are handed over whole.
@@ -67,6 +75,7 @@ type Decoder struct {
 	byOID  map[uint32]*table
 	types  map[uint32]typeDef
 	keys   map[string][]string
+	late   map[string]int64
 
 	// The open transaction: where its commit record begins.
 	inTx           bool
@@ -93,7 +102,7 @@ type table struct {
 
 // NewDecoder makes a decoder.
 func NewDecoder(o DecoderOptions) *Decoder {
-	return &Decoder{opt: o, tables: map[event.Table]*table{}, byOID: map[uint32]*table{}, types: map[uint32]typeDef{}, keys: map[string][]string{}}
+	return &Decoder{opt: o, tables: map[event.Table]*table{}, byOID: map[uint32]*table{}, types: map[uint32]typeDef{}, keys: map[string][]string{}, late: map[string]int64{}}
 }
 
 // Pending implements event.Decoder: a transaction that is still open counts only when
@@ -137,7 +146,7 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 		err = wire.Poison(event.PoisonBytes, code, "%s", reason)
 	case r.Topic == TopicCatalog:
 		err = d.catalog(r.Value)
-	case r.Topic == TopicCopy:
+	case r.Topic == TopicCopy, r.Topic == TopicClear:
 		err = d.copied(r)
 	default:
 		err = d.message(r)
@@ -167,7 +176,7 @@ func (d *Decoder) settle(r *event.Record, err error) error {
 
 // subject is the table that a record is about, if that can be told.
 func (d *Decoder) subject(r *event.Record) *table {
-	if r.Topic == TopicCopy {
+	if r.Topic != "" {
 		return d.copyTable
 	}
 	if len(r.Value) < 5 {
@@ -184,9 +193,8 @@ func (d *Decoder) catalog(value []byte) error {
 	for _, t := range c.Types {
 		d.types[t.OID] = t
 	}
-	for name, keys := range c.Keys {
-		d.keys[name] = keys
-	}
+	maps.Copy(d.keys, c.Keys)
+	maps.Copy(d.late, c.Overtaken)
 	return nil
 }
 
@@ -382,6 +390,11 @@ func (d *Decoder) copied(r *event.Record) error {
 	}
 	at := int64(binary.BigEndian.Uint64(r.Key))
 	seq := wire.Seq{Kind: wire.SeqPostgres, Epoch: d.opt.Epoch, N: [4]int64{at, 0, at}}
+	if r.Topic == TopicClear {
+		row := d.newRow(r, event.Truncate, seq)
+		d.cells = d.cells[:0]
+		return d.put(t, row)
+	}
 	for text := r.Value; len(text) > 0; {
 		i := bytes.IndexByte(text, '\n')
 		if i < 0 {

@@ -22,6 +22,9 @@ type Options struct {
 	// Tables are patterns SCHEMA.TABLE, in which * stands for any text; empty: every
 	// table of every schema that is not the system's.
 	Tables []string
+	// Anew are patterns like Tables: what they choose is copied once more, and rows that
+	// are no longer in the source go away.
+	Anew []string
 	// Slot and Publication are made if they are not there.
 	Slot, Publication string
 	// Epoch is the first element of every sequence; raise it when positions began anew.
@@ -49,7 +52,7 @@ type Options struct {
 // Error is a server, right, setting or option that is not as it must be. Code is
 // stable: BAD_OPTION, SECRET_IN_URL, SERVER_UNREACHABLE, LOGIN_FAILED,
 // UNSUPPORTED_VERSION, SETUP_NEEDED, NO_TABLES, SLOT_BUSY, SLOT_LOST, SLOT_FOREIGN,
-// SOURCE_CHANGED, INPUT_GONE.
+// SOURCE_CHANGED, INPUT_GONE, COPY_OVERTAKEN.
 type Error struct{ Code, Reason string }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Reason }
@@ -65,7 +68,7 @@ func IsURL(location string) bool {
 var passed = regexp.MustCompile(`^(sslmode|sslrootcert|sslcert|sslkey|sslsni|connect_timeout|passfile|service|servicefile|target_session_attrs|application_name|host|port|channel_binding)$`)
 
 // ParseURL reads postgres://user@host:port/database?tables=public.*&slot=NAME and the
-// source's settings, which it takes out of settings: tables, slot, publication, epoch,
+// source's settings, which it takes out of settings: tables, recopy, slot, publication, epoch,
 // copy_workers, timeline, password_file, warn_retained. The same names may stand in
 // the URL, beside sslmode and the other parameters of libpq. The password comes from
 // PGPASSWORD, PGPASSFILE or the file that password_file names; one in the URL is
@@ -134,6 +137,8 @@ func (o *Options) set(name, value string) (known bool, err error) {
 		if slices.ContainsFunc(o.Tables, func(p string) bool { return strings.Count(p, ".") > 1 || p == "" }) {
 			return true, errors.New("want SCHEMA.TABLE, SCHEMA.* or several with commas")
 		}
+	case "recopy":
+		o.Anew = strings.Split(value, ",")
 	case "slot":
 		o.Slot = value
 		if !slotName.MatchString(value) {
@@ -200,10 +205,14 @@ func (o *Options) defaults() {
 
 // wanted tells whether the patterns choose a table.
 func (o *Options) wanted(schema, name string) bool {
-	if len(o.Tables) == 0 {
-		return true
-	}
-	for _, p := range o.Tables {
+	return len(o.Tables) == 0 || matches(o.Tables, schema, name)
+}
+
+// wantedAnew tells whether a table is to be copied once more.
+func (o *Options) wantedAnew(schema, name string) bool { return matches(o.Anew, schema, name) }
+
+func matches(patterns []string, schema, name string) bool {
+	for _, p := range patterns {
 		s, n, both := strings.Cut(p, ".")
 		if !both {
 			s, n = "public", p

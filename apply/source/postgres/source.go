@@ -36,7 +36,8 @@ type Source struct {
 	stream  *stream
 	server  *server
 	pos     map[string]event.Position
-	yielded int64 // End of the newest record of the stream that was yielded
+	yielded int64           // End of the newest record of the stream that was yielded
+	anew    map[string]bool // tables that this process has copied
 	warned  map[string]bool
 	types   map[uint32]bool // told to the decoder
 	// relations are the R messages of the open stream, which says each only once, by
@@ -48,7 +49,7 @@ type Source struct {
 
 // New makes a source; nothing is dialled before records are asked for.
 func New(o Options) *Source {
-	return &Source{opt: o, pos: map[string]event.Position{}, warned: map[string]bool{}, types: map[uint32]bool{}, relations: map[uint32][]byte{}}
+	return &Source{opt: o, pos: map[string]event.Position{}, warned: map[string]bool{}, types: map[uint32]bool{}, relations: map[uint32][]byte{}, anew: map[string]bool{}}
 }
 
 // NewDecoder makes a decoder for what the source yields.
@@ -250,6 +251,11 @@ func (s *Source) round(ctx context.Context, from map[string]event.Position, bega
 	if start.Offset == 0 {
 		start = s.pos[base+"stream"]
 	}
+	if limits := s.overtaken(base, tables); limits != nil {
+		if err := s.send(base, Catalog{Overtaken: limits}, yield); err != nil {
+			return err
+		}
+	}
 	return s.follow(ctx, start, began, yield)
 }
 
@@ -297,8 +303,12 @@ func (s *Source) copyMissing(ctx context.Context, base string, tables []*row, sl
 	var tasks []task
 	for _, t := range tables {
 		done, after := s.copied(base, t)
-		if !done {
-			tasks = append(tasks, task{&t.TableInfo, after})
+		anew := s.opt.wantedAnew(t.Schema, t.Name) && !s.anew[t.String()]
+		if anew {
+			after = nil
+		}
+		if !done || anew {
+			tasks = append(tasks, task{&t.TableInfo, after, anew && (done || s.began(base, t))})
 		}
 	}
 	if sl.exists && len(tasks) == 0 {
@@ -336,10 +346,25 @@ func (s *Source) copyMissing(ctx context.Context, base string, tables []*row, sl
 		return errors.Join(err, release())
 	}
 	rows := map[*TableInfo]int64{}
+	marks := map[*TableInfo]string{}
+	for _, t := range tasks {
+		if t.after != nil {
+			marks[t.table] = resumed
+		}
+		if !t.clear {
+			continue
+		}
+		id := copyID(base, t.table, at)
+		rows[t.table] = 1
+		s.pos[id] = event.Position{Source: id, Offset: 1}
+		if !yield(&event.Record{Source: id, Topic: TopicClear, Key: copyKey(t.table, at), End: 1, Line: 1}, nil) {
+			return errors.Join(errStop, release())
+		}
+	}
 	err = s.copyTables(ctx, snapshot, tasks, release, func(b *block) error {
 		id := copyID(base, b.table, at)
 		rows[b.table] += b.rows
-		p := event.Position{Source: id, Offset: rows[b.table], Check: lastKey(b.last)}
+		p := event.Position{Source: id, Offset: rows[b.table], Check: marks[b.table] + lastKey(b.last)}
 		s.pos[id] = p
 		if s.Progress != nil {
 			s.Progress(b.table.String(), rows[b.table], b.table.Rows)
@@ -353,10 +378,17 @@ func (s *Source) copyMissing(ctx context.Context, base string, tables []*row, sl
 		if b.done {
 			p.Done = true
 			s.pos[id] = p
+			s.anew[b.table.String()] = true
 		}
 		return nil
 	})
 	return errors.Join(err, release())
+}
+
+// began tells whether something of the table was copied before.
+func (s *Source) began(base string, t *row) bool {
+	_, at := s.newest(base, &t.TableInfo)
+	return at >= 0
 }
 
 // copyID names the snapshot of a table as of a position: another try is another source,
@@ -365,29 +397,52 @@ func copyID(base string, t *TableInfo, at int64) string {
 	return base + "copy/" + url.PathEscape(t.Schema) + "." + url.PathEscape(t.Name) + "@" + strconv.FormatInt(at, 10)
 }
 
-// copied tells whether a table's snapshot is complete, and else behind which key it
-// goes on.
-func (s *Source) copied(base string, t *row) (done bool, after []string) {
-	newest := int64(-1)
-	prefix := strings.TrimSuffix(copyID(base, &t.TableInfo, 0), "0")
-	for id, p := range s.pos {
-		at, ok := strings.CutPrefix(id, prefix)
+// resumed marks the position of a copy that was read on from another one.
+const resumed = "+"
+
+// newest is the table's last copy, and its position in the WAL; -1 if there is none.
+func (s *Source) newest(base string, t *TableInfo) (p event.Position, at int64) {
+	at = -1
+	prefix := strings.TrimSuffix(copyID(base, t, 0), "0")
+	for id, have := range s.pos {
+		text, ok := strings.CutPrefix(id, prefix)
 		if !ok {
 			continue
 		}
-		if p.Done {
-			return true, nil
-		}
-		n, err := strconv.ParseInt(at, 10, 64)
-		if err != nil || n < newest || p.Check == "" {
-			continue
-		}
-		var key []string
-		if json.Unmarshal([]byte(p.Check), &key) == nil && len(key) == len(t.Keys) {
-			newest, after = n, key
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > at {
+			p, at = have, n
 		}
 	}
-	return false, after
+	return p, at
+}
+
+// copied tells whether a table's snapshot is complete, and else behind which key it
+// goes on.
+func (s *Source) copied(base string, t *row) (done bool, after []string) {
+	p, at := s.newest(base, &t.TableInfo)
+	if at < 0 || p.Done {
+		return at >= 0, nil
+	}
+	var key []string
+	if json.Unmarshal([]byte(strings.TrimPrefix(p.Check, resumed)), &key) != nil || len(key) != len(t.Keys) {
+		return false, nil
+	}
+	return false, key
+}
+
+// overtaken tells the decoder up to which commit a row that moves may come from where
+// its table was not copied yet: the last copy was read on from an older one.
+func (s *Source) overtaken(base string, tables []*row) map[string]int64 {
+	var out map[string]int64
+	for _, t := range tables {
+		if p, at := s.newest(base, &t.TableInfo); at > s.pos[base+"stream"].Offset && strings.HasPrefix(p.Check, resumed) {
+			if out == nil {
+				out = map[string]int64{}
+			}
+			out[t.String()] = at
+		}
+	}
+	return out
 }
 
 // tell yields a catalog record of the types that the decoder does not know yet, and of
@@ -401,12 +456,17 @@ func (s *Source) tell(ctx context.Context, base string, oids []uint32, keys map[
 	if err != nil {
 		return err
 	}
-	value, err := json.Marshal(Catalog{Types: defs, Keys: keys})
-	if err != nil {
-		return fmt.Errorf("describe types: %w", err)
-	}
 	for _, o := range oids {
 		s.types[o] = true
+	}
+	return s.send(base, Catalog{Types: defs, Keys: keys}, yield)
+}
+
+// send yields a catalog record.
+func (s *Source) send(base string, c Catalog, yield func(*event.Record, error) bool) error {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("describe types: %w", err)
 	}
 	p := s.pos[base+"stream"]
 	if !yield(&event.Record{Source: p.Source, Topic: TopicCatalog, Value: value, End: p.Offset}, nil) {

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-data/sluice/apply/source/rows"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/log/schema"
+	"github.com/sluice-data/sluice/storage"
 )
 
 // Format is how records are decoded.
@@ -67,8 +68,9 @@ func formatNames() string {
 // Spec says what to read and how.
 type Spec struct {
 	Format Format // "" is Auto
-	// From are files, globs, directories and "-"; or kafka://brokers/topics; or
-	// postgres://user@host/database; or, with OpenTable, a Delta table.
+	// From are files, globs, directories and "-", also as URLs of object stores; or
+	// kafka://brokers/topics; or postgres://user@host/database; or, with OpenTable, a
+	// Delta table.
 	From []string
 	// Keys are the user's key columns; nil: those that the format carries.
 	Keys []string
@@ -97,6 +99,9 @@ type Spec struct {
 	// Once: a server is copied and not followed. Follow: readings follow each other, so
 	// one of a server that has much may end early, and a pattern may match no file yet.
 	Once, Follow bool
+
+	// OpenStore opens the object store below a URL of From; nil: URLs are refused.
+	OpenStore func(location string) (storage.Store, error)
 
 	// TimeZone is the zone of timestamp texts that carry none; nil is UTC.
 	TimeZone *time.Location
@@ -380,7 +385,7 @@ func (s *Spec) dialect() func(path string) files.Dialect {
 
 // fileOptions takes the options of the file source out of Options.
 func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
-	o := files.Options{Paths: s.From, Stdin: s.Stdin, Host: s.Host, Now: s.Now, Wait: s.Follow}
+	o := files.Options{Paths: s.From, OpenStore: s.OpenStore, Stdin: s.Stdin, Host: s.Host, Now: s.Now, Wait: s.Follow}
 	rest := maps.Clone(s.Options)
 	if rest == nil {
 		rest = map[string]string{}

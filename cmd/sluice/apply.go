@@ -104,7 +104,7 @@ func (f *applyFlags) register(p *pflag.FlagSet) {
 	f.onPoison.values = []string{"quarantine", "fail"}
 	f.batchRows, f.batchBytes = 100000, 256e6
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
-	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories or - for standard input (.gz .zst .bz2 .snappy are read as they are; may be\nrepeated), kafka://host:port/topic, postgres://user@host/database?tables=SCHEMA.TABLE, or a Delta table,\nwhose change feed is followed (required)")
+	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories, also of object stores (s3://bucket/prefix), or - for standard input (.gz .zst .bz2\n.snappy are read as they are; may be repeated), kafka://host:port/topic, postgres://user@host/database?tables=SCHEMA.TABLE,\nor a Delta table, whose change feed is followed (required)")
 	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
 	p.StringVar(&f.table, "table", "", "source table of a mixed stream: NAME or SCHEMA.NAME (default: all, which then needs {table})")
 	p.Var(&f.keys, "keys", "key columns (default: those that the events carry)")
@@ -157,8 +157,8 @@ func (f *applyFlags) check() error {
 		problems = append(problems, "--columns and --except-columns exclude each other")
 	}
 	for _, src := range f.from {
-		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && scheme != "kafka" && !postgres.IsURL(src) {
-			return notYet("source " + scheme + "://")
+		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && f.snapshot {
+			return notYet("source " + scheme + ":// of snapshots")
 		}
 		if isTable(src) && !f.snapshot && len(f.from) > 1 {
 			problems = append(problems, "--from "+src+": a Delta table is the only source of its flow")

@@ -89,7 +89,7 @@ func (a *app) detect(ctx context.Context, from []string, f *detectFlags) error {
 	if err != nil {
 		return err
 	}
-	spec := source.Spec{Format: format, From: from, Keys: f.keys.values, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone, OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv}
+	spec := source.Spec{Format: format, From: from, Keys: f.keys.values, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone, OpenTable: a.sourceTable, OpenStore: a.open, Warn: a.warn, Getenv: os.Getenv}
 	look, err := source.LookAt(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("look at input: %w", err)

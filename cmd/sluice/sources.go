@@ -60,7 +60,7 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 		return source.Spec{}, err
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", Truncates: f.truncates != "", Types: f.types, OpenTable: a.sourceTable, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
+		NoOp: f.deletes != "" || f.truncates != "", Truncates: f.truncates != "", Types: f.types, OpenTable: a.sourceTable, OpenStore: a.open, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}
@@ -71,7 +71,7 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 // sourceTable opens a table as a source; nil if there is none at the path. Globs
 // and files are none.
 func (a *app) sourceTable(ctx context.Context, location string) (*deltalog.Snapshot, error) {
-	if kafka.IsURL(location) || postgres.IsURL(location) {
+	if kafka.IsURL(location) || postgres.IsURL(location) || strings.Contains(location, "://") && strings.ContainsAny(location, "*?[") {
 		return nil, nil
 	}
 	if local := strings.TrimPrefix(location, "file://"); !strings.Contains(local, "://") {
@@ -122,7 +122,7 @@ var errPacked = errors.New("compressed")
 func totalSize(paths []string) int64 {
 	total := int64(0)
 	for _, p := range paths {
-		if p == "-" {
+		if p == "-" || strings.Contains(p, "://") && !strings.HasPrefix(p, "file://") {
 			return 0
 		}
 		matches, err := filepath.Glob(strings.TrimPrefix(p, "file://"))

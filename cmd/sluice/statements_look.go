@@ -61,12 +61,9 @@ func (r *statementRun) look(ctx context.Context, script *sql.Script, f *sql.Flow
 	}
 	carries := flags.format != string(source.Rows)
 	for _, src := range flags.from {
-		scheme, _, ok := strings.Cut(src, "://")
 		switch {
 		case kafka.IsURL(src) || postgres.IsURL(src):
 			return sql.SourceSchema{Columns: declared, OwnSequence: carries}, nil
-		case ok && scheme != "file":
-			return sql.SourceSchema{}, notYet("source " + scheme + "://")
 		case isTable(src):
 			return r.lookTable(ctx, src)
 		case flags.format == string(source.DeltaFeed): // an earlier flow of the script makes it

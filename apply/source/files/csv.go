@@ -136,7 +136,7 @@ func (c *csvReader) headerOf(ctx context.Context, path string) error {
 		return notFound(path, err)
 	}
 	defer f.Close()
-	h := &csvReader{reader: &reader{opt: c.opt, in: c.in, file: f, stat: c.stat, src: f, whole: true}, delim: c.delim}
+	h := &csvReader{reader: &reader{opt: c.opt, in: c.in, file: &localFile{f, path}, stat: c.stat, src: f, whole: true}, delim: c.delim}
 	n, fault, err := h.next(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 // Package files is the source of change events in files: text lines (bare
 // events, records of a topic as kcat and others print them), CSV and Parquet,
-// plain or compressed, from paths, globs, directories and standard input.
+// plain or compressed, from paths, globs, directories, prefixes of object stores and
+// standard input.
 //
 // Invariants:
 //
@@ -13,10 +14,12 @@
 //     many arguments name it.
 //  4. A line that cannot be split is yielded with its Fault; nothing is skipped
 //     but blank lines.
-//  5. A Record and its bytes are valid until the next one is asked for.
+//  5. An object of a store is whole when it can be seen: it is read whole or not at
+//     all, its identity is its URL and its ETag the proof that it is the same.
+//  6. A Record and its bytes are valid until the next one is asked for.
 //
 // Entry points: [New], [Source].
 //
-// The package imports apply/event, apply/source/wire, apply/source/avro, internal/parquetio and
-// log/schema only.
+// The package imports apply/event, apply/source/wire, apply/source/avro,
+// internal/parquetio, log/schema and storage only.
 package files

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"io/fs"
 	"net/url"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/storage"
 )
 
 // input is one file to read.
@@ -16,11 +18,15 @@ type input struct {
 	path  string
 	uri   string
 	stdin bool
+	// store and key are those of an object, was what it was when it was listed.
+	store storage.Store
+	key   string
+	was   stat
 }
 
 // find expands the paths: arguments in their order, what a directory or glob
 // holds in natural order, each file once.
-func (s *Source) find(from map[string]event.Position) ([]input, error) {
+func (s *Source) find(ctx context.Context, from map[string]event.Position) ([]input, error) {
 	var out []input
 	seen := map[string]bool{}
 	add := func(path string) error {
@@ -38,6 +44,18 @@ func (s *Source) find(from map[string]event.Position) ([]input, error) {
 		before := len(out)
 		if arg == "-" {
 			out = append(out, input{path: "standard input", uri: "-", stdin: true})
+			continue
+		}
+		if isURL(arg) {
+			err := s.findObjects(ctx, arg, from, func(in input) {
+				if !seen[in.uri] {
+					seen[in.uri] = true
+					out = append(out, in)
+				}
+			})
+			if err != nil {
+				return nil, err
+			}
 			continue
 		}
 		arg = strings.TrimPrefix(arg, "file://")

@@ -23,7 +23,7 @@ func (r *reader) readParquet(ctx context.Context, yield func(*event.Record) bool
 		}
 		at, size = bytes.NewReader(b), int64(len(b))
 	} else {
-		size = r.stat.Size()
+		size = r.stat.size
 	}
 	bad := func(err error) error {
 		switch {

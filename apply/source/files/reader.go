@@ -24,8 +24,8 @@ import (
 type reader struct {
 	opt  *Options
 	in   input
-	file *os.File
-	stat os.FileInfo // when it was opened
+	file content
+	stat stat // when it was opened
 
 	src   io.Reader // decoded bytes
 	whole bool      // compressed or columnar: only whole
@@ -104,7 +104,7 @@ func (r *reader) mark() {
 
 // open prepares the reading of an input from a position; nil: there is nothing
 // to read.
-func (s *Source) open(in input, pos event.Position, known bool) (*reader, error) {
+func (s *Source) open(ctx context.Context, in input, pos event.Position, known bool) (*reader, error) {
 	r := &reader{opt: &s.opt, in: in, sum: xxhash.New()}
 	if in.stdin {
 		br := &peeker{r: s.opt.Stdin}
@@ -114,17 +114,11 @@ func (s *Source) open(in input, pos event.Position, known bool) (*reader, error)
 		}
 		return r, r.decode(br, "")
 	}
-	f, err := os.Open(in.path)
-	if err != nil {
-		return nil, notFound(in.path, err)
+	if err := r.openContent(ctx); err != nil {
+		return nil, err
 	}
-	r.file = f
-	if r.stat, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, notFound(in.path, err)
-	}
-	if r.stat.Size() == 0 && !known {
-		f.Close()
+	if r.stat.size == 0 && !known {
+		r.close()
 		return nil, nil
 	}
 	ready, err := r.begin(pos, known)
@@ -135,20 +129,49 @@ func (s *Source) open(in input, pos event.Position, known bool) (*reader, error)
 	return r, nil
 }
 
+// openContent opens the file or object.
+func (r *reader) openContent(ctx context.Context) error {
+	if r.in.store != nil {
+		o, err := openObject(ctx, r.in)
+		if err != nil {
+			return notFound(r.in.path, err)
+		}
+		r.file, r.stat, r.whole = o, r.in.was, true
+		return nil
+	}
+	f, err := os.Open(r.in.path)
+	if err != nil {
+		return notFound(r.in.path, err)
+	}
+	r.file = &localFile{f, r.in.path}
+	i, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return notFound(r.in.path, err)
+	}
+	r.stat = statOf(i)
+	return nil
+}
+
+// objectHash stands for the hash of an object's bytes, which its ETag makes needless.
+const objectHash = "object"
+
 // begin finds out what the file is and moves to the position.
 func (r *reader) begin(pos event.Position, known bool) (bool, error) {
 	c := parseCheck(pos.Check)
-	same := known && c.ok && c.size == r.stat.Size() && c.mtime == r.stat.ModTime().UnixNano() && c.id == fileID(r.stat)
+	same := known && r.stat.same(c)
 	if known && pos.Done && same {
 		return false, nil
 	}
 	if known && pos.Done {
-		sum := xxhash.New()
-		if _, err := io.Copy(sum, r.file); err != nil {
-			return false, notFound(r.in.path, err)
-		}
-		if c.ok && hashText(sum) == c.hash {
-			return false, nil
+		if c.hash != objectHash {
+			sum := xxhash.New()
+			if _, err := io.Copy(sum, r.file); err != nil {
+				return false, notFound(r.in.path, err)
+			}
+			if c.ok && hashText(sum) == c.hash {
+				return false, nil
+			}
 		}
 		if !r.opt.Overwrite {
 			return false, r.changed("it was read whole and has other content now; option overwrite=true reads it again")
@@ -160,7 +183,7 @@ func (r *reader) begin(pos event.Position, known bool) (bool, error) {
 	}
 	if known && pos.Offset > 0 {
 		r.kind = kindOf(r.in.path, nil, r.opt)
-		if same && pos.Offset >= r.stat.Size() {
+		if same && pos.Offset >= r.stat.size {
 			return false, nil
 		}
 		if err := r.resume(pos, c); err != nil {
@@ -173,7 +196,7 @@ func (r *reader) begin(pos event.Position, known bool) (bool, error) {
 			r.sum.Reset()
 			r.off, r.start, r.lines = 0, 0, 0
 			r.mark()
-			return true, r.decode(&peeker{r: r.file}, r.in.path)
+			return true, r.decode(&peeker{r: stream(r.file)}, r.in.path)
 		}
 		if r.kind == "parquet" || r.kind == "avro" {
 			return false, r.changed("a Parquet or Avro file cannot be read on from the middle")
@@ -181,7 +204,7 @@ func (r *reader) begin(pos event.Position, known bool) (bool, error) {
 		r.src = r.file
 		return true, nil
 	}
-	return true, r.decode(&peeker{r: r.file}, r.in.path)
+	return true, r.decode(&peeker{r: stream(r.file)}, r.in.path)
 }
 
 // resume checks the hash of all bytes before the position and stops there.
@@ -189,8 +212,8 @@ func (r *reader) resume(pos event.Position, c check) error {
 	if !c.ok {
 		return r.changed("its position carries no proof that can be checked")
 	}
-	if r.stat.Size() < pos.Offset {
-		return r.changed(fmt.Sprintf("%d bytes were read and %d are left", pos.Offset, r.stat.Size()))
+	if r.stat.size < pos.Offset {
+		return r.changed(fmt.Sprintf("%d bytes were read and %d are left", pos.Offset, r.stat.size))
 	}
 	n, err := io.CopyN(r.sum, r.file, pos.Offset)
 	if err != nil {
@@ -324,32 +347,32 @@ func (r *reader) read(ctx context.Context, yield func(*event.Record) bool) (bool
 	if err != nil || !more || r.in.stdin {
 		return more, err
 	}
-	return true, r.finish()
+	return true, r.finish(ctx)
 }
 
 // finish checks that the file is the one that was opened, and closes a whole one.
-func (r *reader) finish() error {
-	now, err := os.Stat(r.in.path)
-	if err != nil {
-		return r.changed("it is gone")
-	}
-	opened, err := r.file.Stat()
-	if err != nil {
-		return notFound(r.in.path, err)
+func (r *reader) finish(ctx context.Context) error {
+	now, why := r.file.stat(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	switch {
-	case !os.SameFile(now, opened):
-		return r.changed("another file took its name while it was read")
-	case now.Size() < r.stat.Size() || !r.whole && now.Size() < r.off:
+	case why != "":
+		return r.changed(why)
+	case now.size < r.stat.size || !r.whole && now.size < r.off:
 		return r.changed("it became shorter while it was read")
-	case r.whole && (now.Size() != r.stat.Size() || !now.ModTime().Equal(r.stat.ModTime())):
+	case r.in.store != nil && r.stat.changed(now), r.in.store == nil && r.whole && (now.size != r.stat.size || !now.mtime.Equal(r.stat.mtime)):
 		return r.changed("it changed while it was read")
+	}
+	if r.in.store != nil {
+		r.seen.off, r.seen.lines, r.done = r.off, r.lines, true
+		return nil
 	}
 	if r.whole {
 		// The hash of a whole file is over what is stored; it is read once more
 		// since decompressors leave bytes and Parquet is not read in order.
 		r.sum.Reset()
-		if _, err := io.Copy(r.sum, io.NewSectionReader(r.file, 0, now.Size())); err != nil {
+		if _, err := io.Copy(r.sum, io.NewSectionReader(r.file, 0, now.size)); err != nil {
 			return notFound(r.in.path, err)
 		}
 		r.seen.off, r.seen.lines, r.seen.hash = r.off, r.lines, r.sum.Sum64()
@@ -364,7 +387,10 @@ func (r *reader) position() (event.Position, bool) {
 	if r.in.stdin || r.whole && !r.done {
 		return event.Position{}, false
 	}
-	c := check{hash: fmt.Sprintf("%016x", r.seen.hash), lines: r.seen.lines, size: r.stat.Size(), mtime: r.stat.ModTime().UnixNano(), id: fileID(r.stat)}
+	c := check{hash: fmt.Sprintf("%016x", r.seen.hash), lines: r.seen.lines, size: r.stat.size, mtime: r.stat.mtime.UnixNano(), id: r.stat.id}
+	if r.in.store != nil {
+		c.hash = objectHash
+	}
 	return event.Position{Source: r.in.uri, Offset: r.seen.off, Check: c.String(), Done: r.done}, true
 }
 

@@ -12,12 +12,16 @@ import (
 	"time"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/storage"
 )
 
 // Options of a source; only Paths is needed.
 type Options struct {
-	// Paths are files, globs, directories (read with all below them) and "-".
+	// Paths are files, globs, directories (read with all below them), "-", and the same
+	// as URLs of object stores.
 	Paths []string
+	// OpenStore opens the store below a URL; nil: URLs are refused.
+	OpenStore func(location string) (storage.Store, error)
 	// Stdin is what "-" reads.
 	Stdin io.Reader
 	// Host names this machine in file identities; "": os.Hostname.
@@ -129,7 +133,7 @@ func New(o Options) (*Source, error) {
 // Records implements event.Source.
 func (s *Source) Records(ctx context.Context, from map[string]event.Position) iter.Seq2[*event.Record, error] {
 	return func(yield func(*event.Record, error) bool) {
-		inputs, err := s.find(from)
+		inputs, err := s.find(ctx, from)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -160,7 +164,7 @@ func (s *Source) file(ctx context.Context, in input, pos event.Position, known b
 	if in.stdin && s.stdinDone {
 		return true, nil
 	}
-	r, err := s.open(in, pos, known)
+	r, err := s.open(ctx, in, pos, known)
 	if err != nil || r == nil {
 		return true, err
 	}

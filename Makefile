@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-fast check lint setup-engines fuzz bench coverage record-corpus clean
+.PHONY: help build demo test test-fast check lint setup-engines fuzz bench coverage release-check record-corpus clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench: ## every benchmark, once
 
 coverage: ## rewrite docs/coverage.md from the names of the tests
 	go test ./internal/coverage -rewrite
+
+release-check: ## build every target of a release, static and the same twice
+	conformance/release/check.sh
 
 record-corpus: ## record the bundled events anew from PostgreSQL and Debezium
 	conformance/debezium/record.sh internal/demodata/debezium-shop

@@ -221,7 +221,7 @@ func (a *attempt) decide(ctx context.Context) error {
 		return err
 	}
 	a.fold.run()
-	a.decision, err = a.fold.decide(a.shape, a.groups, t.run.o.Clock().UnixMicro())
+	a.decision, err = a.fold.decide(a.shape, a.groups, t.state.processedAt(t.run.o.Clock()))
 	return err
 }
 
@@ -237,7 +237,7 @@ func (a *attempt) decideHistory(ctx context.Context, j joiner, events []incoming
 	if err := a.fold.readHidden(); err != nil {
 		return err
 	}
-	a.decision, err = a.fold.runHistory(a.groups, a.t.run.o.Clock().UnixMicro())
+	a.decision, err = a.fold.runHistory(a.groups, a.t.state.processedAt(a.t.run.o.Clock()))
 	return err
 }
 

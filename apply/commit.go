@@ -163,20 +163,20 @@ func (p *proposal) writeState(ctx context.Context) error {
 		}
 	}
 	if ok {
-		d.Last = max(now.UnixMicro(), p.base.flows[t.flow].Last)
+		d.Last = p.base.processedAt(now)
 		next.flows[t.flow] = d
 	}
 	if p.once {
 		next.once[t.flow] = true
 	}
 	if p.truncate != nil {
-		if err := next.add(stateRow{Kind: kindTruncate, Seq: p.truncate, At: now.UnixMicro()}); err != nil {
+		if err := next.add(stateRow{Kind: kindTruncate, Seq: p.truncate, At: p.base.processedAt(now)}); err != nil {
 			return err
 		}
 	}
 	if p.snapshot != nil {
 		mark := *p.snapshot
-		mark.at = now.UnixMicro()
+		mark.at = p.base.processedAt(now)
 		next.snapshot = &mark
 		if p.def.StoredAs == "1" && bytes.Compare(mark.seq, next.truncate.seq) > 0 {
 			next.truncate = fact{mark.seq, mark.at}

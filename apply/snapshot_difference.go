@@ -45,7 +45,7 @@ func (t *target) difference(ctx context.Context, batches []*event.Batch, mark *s
 		}
 		return t.difference(ctx, batches, mark)
 	}
-	if err := t.fitSnapshot(d, plans, rescued); err != nil || d.shape == nil {
+	if err := t.fitSnapshot(d, plans, rescued, mark); err != nil || d.shape == nil {
 		return nil, err
 	}
 	rows := map[string]*snapshotRow{}
@@ -101,7 +101,7 @@ func (t *target) difference(ctx context.Context, batches []*event.Batch, mark *s
 
 // fitSnapshot makes the shape: of the snapshot's plans, or of the stored table when
 // the snapshot is empty.
-func (t *target) fitSnapshot(d *difference, plans []*plan, rescued bool) error {
+func (t *target) fitSnapshot(d *difference, plans []*plan, rescued bool, mark *snapshotMark) error {
 	if len(plans) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
 			if err := interop(t.state.flows[name], plans[0].def(t.flow, nil)); err != nil {
@@ -117,8 +117,21 @@ func (t *target) fitSnapshot(d *difference, plans []*plan, rescued bool) error {
 		return nil
 	}
 	def, ok := t.state.flows[t.flow]
-	if !ok || def.unread() || t.snap == nil {
+	if t.snap == nil {
 		return nil
+	}
+	if !ok || def.unread() {
+		// The first snapshot of the flow is empty: it is of what a change flow fixed.
+		have, ok := t.anyFlow()
+		if !ok {
+			return nil
+		}
+		def = flowDef{Name: t.flow, Keys: have.Keys, Sequence: mark.Type, StoredAs: have.StoredAs, Columns: have.Columns, Split: have.Split, Snapshot: true}
+		for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
+			if err := interop(t.state.flows[name], def); err != nil {
+				return err
+			}
+		}
 	}
 	var err error
 	if d.shape, err = t.storedShape(t.keyColumns(&def)); err != nil {
@@ -171,7 +184,7 @@ func (t *target) compareSnapshot(ctx context.Context, d *difference, rows map[st
 	j := joiner{fields: len(d.shape.fields)}
 	var gone []goneRow
 	seen := map[string]bool{}
-	now := t.run.o.Clock().UnixMicro()
+	now := t.state.processedAt(t.run.o.Clock())
 	err := t.eachCurrent(ctx, d.shape, func(key string, o *origin, h entry, row int) error {
 		if seen[key] {
 			return &Error{Code: CodeTargetKeyNotUnique, Phase: PhaseRun, Message: "the target has two rows with key " + keyValueText(d.shape, o, row) + "; remove one"}

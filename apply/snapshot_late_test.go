@@ -72,6 +72,16 @@ func TestRun_EmptyFirstSnapshot(t *testing.T) {
 			}
 		})
 	}
+	t.Run("E62 beside a change flow", func(t *testing.T) {
+		b := newBench(t, "")
+		b.must(t, "U 1@1 (Ann, Rome)", "U 2@6 (Bob, Oslo)")
+		if _, err := b.snapshot("3", nil); err != nil {
+			t.Fatal(err)
+		}
+		b.wantTable(t, "2, Bob, Oslo")
+		b.must(t, "U 3@2 (Cy, Lima)", "U 4@3 (Di, Bonn)")
+		b.wantTable(t, "2, Bob, Oslo", "4, Di, Bonn")
+	})
 	b := newBench(t, "")
 	res, err := b.snapshot("5", nil)
 	if err != nil || len(res.Warnings) != 1 {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-data/sluice/apply/event"
 )
@@ -363,6 +364,17 @@ func (s *state) keyed() []stateRow {
 		}
 	}
 	return rows
+}
+
+// processedAt is the time of a commit in microseconds, which never goes back behind
+// that of an earlier commit of the target, whatever the clocks say (apply-state 7.1): a
+// fact that looked older than it is would be collected too early.
+func (s *state) processedAt(now time.Time) int64 {
+	at := now.UnixMicro()
+	for _, d := range s.flows {
+		at = max(at, d.Last)
+	}
+	return at
 }
 
 // floor is the largest delete known of a key, truncates included; nil: none.

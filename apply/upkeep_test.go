@@ -102,6 +102,18 @@ func testCollection(t *testing.T, budget int64) {
 			t.Fatalf("%d tombstones", n)
 		}
 	})
+	t.Run("a clock that went back makes no fact older", func(t *testing.T) {
+		b, c := newBench(t, ""), newTurnClock()
+		b.opts.Clock = c.now
+		b.must(t, "U 1@5 (Ann, Rome)")
+		c.turn(-week)
+		b.must(t, "D 1@9")
+		c.turn(week)
+		b.must(t, "U 2@1 (Bob, Oslo)")
+		if n := kindsOf(t, b)[kindTombstone]; n != 1 {
+			t.Fatalf("%d tombstones, want the one of a moment ago", n)
+		}
+	})
 	t.Run("a truncate is never collected", func(t *testing.T) {
 		b, c := newBench(t, ""), newTurnClock()
 		b.opts.Clock = c.now

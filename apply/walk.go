@@ -163,7 +163,7 @@ func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltal
 	if err != nil {
 		return err
 	}
-	now := t.run.o.Clock().UnixMicro()
+	now := t.state.processedAt(t.run.o.Clock())
 	for _, a := range bare {
 		for b, err := range datafile.Read(ctx, t.store, t.layout, a, datafile.ReadOptions{Columns: columns, Hidden: true}) {
 			if err != nil {

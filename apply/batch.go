@@ -120,7 +120,9 @@ func (a *attempt) run(ctx context.Context) (done bool, err error) {
 // changes tells whether there is anything that must become durable now.
 func (a *attempt) changes() bool {
 	d := a.decision
-	return d != nil && (d.changesRows() || len(d.facts) > 0 || d.truncate != nil)
+	// Columns that join are a change: whether they do may not hang on how batches were cut.
+	joins := a.t.snap != nil && a.shape != nil && a.shape.grown && a.fold != nil && len(a.fold.events) > 0
+	return d != nil && (d.changesRows() || len(d.facts) > 0 || d.truncate != nil || joins)
 }
 
 // decide computes the batch's effect; it reads the target and writes nothing.

@@ -86,6 +86,25 @@ func TestRun_NestedGrowth(t *testing.T) {
 	})
 }
 
+// A column joins with the first event that shows it, also if that event is late and
+// says nothing else: how batches are cut does not show in the columns (law 1).
+func TestRun_ColumnOfALateEvent(t *testing.T) {
+	for _, stored := range []string{"1", "2"} {
+		for rows := range 3 {
+			b := newBench(t, "data: a STRING, b STRING\nstored-as: "+stored)
+			b.flow.BatchRows = rows
+			b.must(t, "U 2@2 (a=x)", "U 2@1 (a=?, b=?)")
+			snap, err := b.open(t).Snapshot(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if snap.Schema.Index("b") < 0 {
+				t.Errorf("stored as %s, batches of %d: columns %q", stored, rows, snap.Schema.Names())
+			}
+		}
+	}
+}
+
 // A key column that another writer renamed is refused by name; nothing is written.
 func TestRun_KeyRenamed(t *testing.T) {
 	for _, stored := range []string{"1", "2"} {

@@ -166,7 +166,7 @@ func (f *Flow) selectColumns(p *plan, feed bool) error {
 				continue
 			}
 			if i < 0 {
-				return nil, analysis(CodeColumnsNotFound, "column %q is not in the source (%s)", c, strings.Join(p.source.Names(), ", "))
+				return nil, analysis(CodeColumnsNotFound, "column %q is not in the source (%s); where later records bring it, declare the columns of the source", c, strings.Join(p.source.Names(), ", "))
 			}
 			in[i] = true
 		}

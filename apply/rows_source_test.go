@@ -251,3 +251,20 @@ func TestRun_TextSequence(t *testing.T) {
 		}
 	}
 }
+
+// TestRun_TypesOfLaterRecords: the first records together say what type a column has,
+// and which columns there are, before the first batch is made of them.
+func TestRun_TypesOfLaterRecords(t *testing.T) {
+	var lines []string
+	for i := range 150 {
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"ts":%d}`, i%2, i, i))
+	}
+	lines = append(lines, `{"id":1,"v":1.5,"op":"x","ts":999}`)
+	for _, rows := range []int{0, 50} {
+		f := newRowFlow(t, apply.Flow{Name: "f", Keys: []string{"id"}, SequenceBy: "ts", ExceptColumnList: []string{"op", "ts"}, BatchRows: rows})
+		f.must("a.jsonl", lines...)
+		if got := f.rows(); got != "id=0 v=148.0\nid=1 v=1.5" {
+			t.Errorf("batches of %d: %s", rows, got)
+		}
+	}
+}

@@ -241,7 +241,17 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 	}
 	known := ""
 	if out.Format == Rows {
-		if known, err = s.lookAhead(ctx, sample, rest); err != nil {
+		records := func(yield func(*event.Record, error) bool) {
+			for _, r := range sample {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if f, ok := src.(*files.Source); ok && translator == nil {
+			records = f.Peek(ctx)
+		}
+		if known, err = s.lookAhead(ctx, records, rest); err != nil {
 			return nil, err
 		}
 	}
@@ -299,18 +309,32 @@ func (s *Spec) environment() func(string) string {
 	return func(string) string { return "" }
 }
 
-// lookAhead decodes the sample of plain rows for the columns that they have, as the
-// state of their decoder, and refuses key columns that no record has.
-func (s *Spec) lookAhead(ctx context.Context, sample []*event.Record, settings map[string]string) (string, error) {
+// How many of the first records, of how many bytes, plain rows are looked at for their
+// columns and types. Files with columns of their own tell them by the first record.
+const (
+	aheadRecords = 10_000
+	aheadBytes   = 16 << 20
+)
+
+// lookAhead decodes the first plain rows for the columns that they have, as the state
+// of their decoder, and refuses key columns that no record has.
+func (s *Spec) lookAhead(ctx context.Context, records iter.Seq2[*event.Record, error], settings map[string]string) (string, error) {
 	d, err := rows.New(rows.Options{Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, NullKeys: true, Zone: s.TimeZone, Settings: settings, Types: s.Types})
 	if err != nil {
 		return "", &Error{Code: "BAD_OPTION", Reason: err.Error()}
 	}
-	keyed := false
-	for _, r := range sample {
+	keyed, n := false, 0
+	for r, err := range records {
+		if err != nil {
+			return "", err
+		}
 		keyed = keyed || len(r.Key) > 0
 		if err := d.Add(ctx, r); err != nil {
 			return "", err
+		}
+		n++
+		if _, bytes := d.Pending(); n == aheadRecords || bytes > aheadBytes || r.Columns != nil {
+			break
 		}
 	}
 	decoded, err := d.Flush()

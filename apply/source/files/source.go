@@ -215,9 +215,7 @@ func (s *Source) Close() error { return nil }
 // position; records are copies. Standard input cannot be sampled.
 func (s *Source) Sample(ctx context.Context, n int) ([]*event.Record, error) {
 	var out []*event.Record
-	t := &Source{opt: s.opt, positions: map[string]event.Position{}}
-	t.opt.Wait = true // Records knows what was read before, and answers for it
-	for rec, err := range t.Records(ctx, nil) {
+	for rec, err := range s.Peek(ctx) {
 		if err != nil {
 			return out, err
 		}
@@ -227,6 +225,14 @@ func (s *Source) Sample(ctx context.Context, n int) ([]*event.Record, error) {
 		}
 	}
 	return out, nil
+}
+
+// Peek reads the input from its start without moving any position. Standard input
+// cannot be read so.
+func (s *Source) Peek(ctx context.Context) iter.Seq2[*event.Record, error] {
+	t := &Source{opt: s.opt, positions: map[string]event.Position{}}
+	t.opt.Wait = true // Records knows what was read before, and answers for it
+	return t.Records(ctx, nil)
 }
 
 // Clone copies a record so that it outlives the next one.

@@ -66,11 +66,12 @@ func newReader(log *deltalog.Log, table *schema.Struct, o readerOptions) (*reade
 		}
 	}
 	if o.where != "" {
+		now := log.Now()
 		e, err := expr.Parse(o.where)
 		if err != nil {
 			return nil, err
 		}
-		if r.where, err = e.BindWith(with(table), expr.Options{Zone: o.zone}); err != nil {
+		if r.where, err = e.BindWith(with(table), expr.Options{Zone: o.zone, Now: &now}); err != nil {
 			return nil, err
 		}
 		if t := r.where.Type(); t != schema.Boolean && t != schema.Void {

@@ -25,9 +25,16 @@ type PropertyOptions struct {
 
 // UpgradeError: the properties need a protocol feature that shuts readers out, and
 // the caller did not ask for that.
-type UpgradeError struct{ Features []deltalog.Feature }
+type UpgradeError struct {
+	Features []deltalog.Feature
+	// Reader, if not 0, is the reader version that was asked for by number.
+	Reader int
+}
 
 func (e *UpgradeError) Error() string {
+	if e.Reader > 0 {
+		return fmt.Sprintf("reader version %d shuts out older readers; ask for the upgrade explicitly", e.Reader)
+	}
 	names := make([]string, len(e.Features))
 	for i, f := range e.Features {
 		names[i] = string(f)
@@ -49,6 +56,10 @@ func (t *Table) SetProperties(ctx context.Context, props map[string]string, o Pr
 	if err != nil {
 		return Result{}, err
 	}
+	reader, writer, err := deltalog.RequestedVersions(props)
+	if err != nil {
+		return Result{}, err
+	}
 	if strings.EqualFold(config[propRowTracking], "true") {
 		if err := t.prepareRowTracking(ctx, o.UserMetadata); err != nil {
 			return Result{}, err
@@ -58,7 +69,7 @@ func (t *Table) SetProperties(ctx context.Context, props map[string]string, o Pr
 		if err := snap.Require(deltalog.OpWrite); err != nil {
 			return Result{}, err
 		}
-		m, p, err := t.altered(snap, config, features, o)
+		m, p, err := t.altered(snap, config, features, [2]int{reader, writer}, o)
 		if err != nil {
 			return Result{}, err
 		}
@@ -73,7 +84,7 @@ func (t *Table) SetProperties(ctx context.Context, props map[string]string, o Pr
 			return nothing(snap), nil
 		}
 		operation, params := "SET TBLPROPERTIES", map[string]string{"properties": jsonText(config)}
-		if len(config) == 0 && len(features) == 0 {
+		if len(props) == 0 {
 			operation, params = "UNSET TBLPROPERTIES", map[string]string{"properties": jsonText(o.Unset), "ifExists": "true"}
 		}
 		return t.finish(ctx, tx, &Staged{}, WriteOptions{UserMetadata: o.UserMetadata}, deltalog.CommitOptions{
@@ -82,8 +93,9 @@ func (t *Table) SetProperties(ctx context.Context, props map[string]string, o Pr
 	})
 }
 
-// altered is the metadata (nil when it stays) and protocol after the change.
-func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, features []deltalog.Feature, o PropertyOptions) (*deltalog.Metadata, *deltalog.Protocol, error) {
+// altered is the metadata (nil when it stays) and protocol after the change; versions are
+// the reader and the writer version asked for, 0 is none.
+func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, features []deltalog.Feature, versions [2]int, o PropertyOptions) (*deltalog.Metadata, *deltalog.Protocol, error) {
 	m := *snap.Metadata
 	m.Configuration = maps.Clone(m.Configuration)
 	if m.Configuration == nil {
@@ -118,9 +130,21 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 	if snap.Supports(deltalog.TypeWideningPreview) {
 		need = slices.DeleteFunc(need, func(f deltalog.Feature) bool { return f == deltalog.TypeWidening })
 	}
-	p, err := snap.Protocol.With(need...)
+	for i, have := range []int{snap.Protocol.MinReaderVersion, snap.Protocol.MinWriterVersion} {
+		if want := versions[i]; want > 0 && want < have {
+			return nil, nil, &deltalog.InvalidError{ErrorCode: "DELTA_INVALID_PROTOCOL_DOWNGRADE", Rule: "W-303",
+				Reason: fmt.Sprintf("%s=%d is below the table's %d: versions do not go back; drop the features that need them", []string{"delta.minReaderVersion", "delta.minWriterVersion"}[i], want, have)}
+		}
+	}
+	p, err := snap.Protocol.AtLeast(versions[0], versions[1])
+	if err == nil {
+		p, err = p.With(need...)
+	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if !o.Upgrade && p.MinReaderVersion > snap.Protocol.MinReaderVersion && versions[0] > snap.Protocol.MinReaderVersion {
+		return nil, nil, &UpgradeError{Reader: versions[0]}
 	}
 	if !o.Upgrade {
 		var shut []deltalog.Feature
@@ -130,7 +154,16 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 			}
 		}
 		if len(shut) > 0 {
-			return nil, nil, &UpgradeError{shut}
+			return nil, nil, &UpgradeError{Features: shut}
+		}
+	}
+	if _, set := config["delta.dataSkippingStatsColumns"]; set {
+		cfg, err := deltalog.NewTableConfig(p, &m)
+		if err == nil {
+			err = checkSkipping(cfg)
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 	}
 	if maps.Equal(m.Configuration, snap.Metadata.Configuration) && m.SchemaString == snap.Metadata.SchemaString {
@@ -140,6 +173,16 @@ func (t *Table) altered(snap *deltalog.Snapshot, config map[string]string, featu
 		return nil, p, mayWrite(p, snap.Metadata)
 	}
 	return &m, p, mayWrite(p, &m)
+}
+
+// checkSkipping refuses statistics of a column that is not there (W-603).
+func checkSkipping(cfg *deltalog.TableConfig) error {
+	for _, path := range cfg.Props.SkippingStatsColumns {
+		if _, err := schema.Lookup(cfg.Schema, path); err != nil {
+			return &deltalog.InvalidError{ErrorCode: "DELTA_COLUMN_NOT_FOUND", Rule: "W-603", Reason: "delta.dataSkippingStatsColumns: " + schema.PathText(path) + ": there is no such column", Cause: err}
+		}
+	}
+	return nil
 }
 
 // mayWrite refuses to make a table that this version could not write any more.

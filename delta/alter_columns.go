@@ -44,6 +44,10 @@ func (c AddColumns) alter(a *alteration) error {
 		if !f.Nullable {
 			return &schema.RuleError{ErrorCode: "DELTA_ADD_COLUMN_NOT_NULL", Column: at, Reason: "a new column cannot be NOT NULL: rows that are there have no value for it"}
 		}
+		if inner := firstNotNull(f.Type); inner != nil {
+			return &schema.RuleError{ErrorCode: "DELTA_ADD_COLUMN_NOT_NULL", Column: strings.Join(append([]string{at}, inner...), "."),
+				Reason: "a field of a new column cannot be NOT NULL: rows that are there have no value for it"}
+		}
 		for key, what := range map[string]string{keyDefault: "a default: add the column, then set its default", keyGeneration: "a generation expression", keyIdentityStart: "an identity"} {
 			if _, ok := f.Metadata.Get(key); ok {
 				return &schema.RuleError{ErrorCode: "WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED", Column: at, Reason: "a column cannot be added with " + what}
@@ -63,6 +67,23 @@ func (c AddColumns) alter(a *alteration) error {
 		log = append(log, added{columnJSON(parent, f), position(n.First, n.After)})
 	}
 	a.operation, a.params = "ADD COLUMNS", map[string]string{"columns": jsonText(log)}
+	return nil
+}
+
+// firstNotNull is the path of a NOT NULL field of structs below t, nil if there is none.
+func firstNotNull(t schema.Type) []string {
+	s, ok := t.(*schema.Struct)
+	if !ok {
+		return nil
+	}
+	for _, f := range s.Fields {
+		if !f.Nullable {
+			return []string{f.Name}
+		}
+		if inner := firstNotNull(f.Type); inner != nil {
+			return append([]string{f.Name}, inner...)
+		}
+	}
 	return nil
 }
 
@@ -232,6 +253,9 @@ type ChangeColumn struct {
 	Column string
 	// Type is the wider type; the table needs delta.enableTypeWidening=true (W-831).
 	Type schema.Type
+	// Length is the length of a string column as schema.CharVarcharKey keeps it,
+	// "varchar(20)", "" for none; it may only grow (W-405).
+	Length *string
 	// NotNull true needs rows without nulls in it.
 	NotNull *bool
 	Comment *string // "" removes it
@@ -263,7 +287,7 @@ func (c ChangeColumn) alter(a *alteration) error {
 	if err != nil {
 		return err
 	}
-	if c.NotNull != nil || c.Comment != nil || c.Default != nil || c.First || c.After != "" {
+	if c.NotNull != nil || c.Length != nil || c.Comment != nil || c.Default != nil || c.First || c.After != "" {
 		a.schema, err = schema.EditStruct(a.schema, path[:n], func(s *schema.Struct) (*schema.Struct, error) {
 			i := s.Index(path[n])
 			if i < 0 {
@@ -312,6 +336,11 @@ func (c ChangeColumn) edit(a *alteration, path []string, f *schema.Field) error 
 		}
 		f.Nullable = !*c.NotNull
 	}
+	if c.Length != nil {
+		if err := c.resize(a, path, f); err != nil {
+			return err
+		}
+	}
 	if c.Comment != nil {
 		if f.Metadata = f.Metadata.Without("comment"); *c.Comment != "" {
 			f.Metadata = f.Metadata.With("comment", *c.Comment)
@@ -325,6 +354,28 @@ func (c ChangeColumn) edit(a *alteration, path []string, f *schema.Field) error 
 			f.Metadata = f.Metadata.With(keyDefault, *c.Default)
 			a.features = append(a.features, featureDefaults)
 		}
+	}
+	return nil
+}
+
+// resize changes the length of a string column.
+func (c ChangeColumn) resize(a *alteration, path []string, f *schema.Field) error {
+	var have string
+	if raw, ok := f.Metadata.Get(schema.CharVarcharKey); ok && json.Unmarshal(raw, &have) != nil {
+		return &schema.RuleError{ErrorCode: "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", Column: c.Column, Reason: "the metadata of its length cannot be read"}
+	}
+	if have == *c.Length {
+		return nil
+	}
+	reason := schema.CanChangeLength(have, *c.Length)
+	if f.Type != schema.String {
+		reason = fmt.Sprintf("it is %s, not a string", f.Type)
+	}
+	if reason != "" {
+		return &schema.RuleError{ErrorCode: "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", Column: c.Column, Reason: reason}
+	}
+	if f.Metadata = f.Metadata.Without(schema.CharVarcharKey); *c.Length != "" {
+		f.Metadata = f.Metadata.With(schema.CharVarcharKey, *c.Length)
 	}
 	return nil
 }

@@ -104,7 +104,17 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 	if len(c.ClusterBy) > 0 {
 		features = append(features, deltalog.Clustering)
 	}
-	protocol, err := deltalog.NewProtocol(features...)
+	reader, writer, err := deltalog.RequestedVersions(c.Properties)
+	if err != nil {
+		return nil, nil, err
+	}
+	protocol, err := deltalog.NewProtocol()
+	if err == nil {
+		protocol, err = protocol.AtLeast(reader, writer)
+	}
+	if err == nil {
+		protocol, err = protocol.With(features...)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,6 +130,12 @@ func (t *Table) plan(c CreateOptions) (*deltalog.Protocol, *deltalog.Metadata, e
 	}
 	cfg, err := deltalog.NewTableConfig(protocol, m)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := cfg.Require(deltalog.OpWrite); err != nil {
+		return nil, nil, err
+	}
+	if err := checkSkipping(cfg); err != nil {
 		return nil, nil, err
 	}
 	if len(c.ClusterBy) > 0 {

@@ -188,7 +188,7 @@ func (t *Table) change(ctx context.Context, operation, text string, o DMLOptions
 		if err := t.mayChange(snap, true); err != nil {
 			return nil, err
 		}
-		where, err := t.condition(snap.Schema, text)
+		where, err := t.condition(snap.Schema, text, start)
 		if err != nil {
 			return nil, err
 		}

@@ -87,7 +87,7 @@ func (t *Table) checkFeatures(cfg *deltalog.TableConfig, s *schema.Struct) error
 		missing = append(missing, "variantType")
 	}
 	if missing != nil {
-		return &UpgradeError{missing}
+		return &UpgradeError{Features: missing}
 	}
 	return nil
 }

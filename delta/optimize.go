@@ -139,7 +139,7 @@ func (z *optimizer) plan() error {
 	if z.l, err = z.t.Layout(z.snap); err != nil {
 		return err
 	}
-	if z.where, err = z.t.condition(z.snap.Schema, z.o.Where); err != nil {
+	if z.where, err = z.t.condition(z.snap.Schema, z.o.Where, z.t.opts.Clock()); err != nil {
 		return err
 	}
 	if z.where != nil && !z.where.ReferencesOnly(z.l.Partition) {

@@ -58,7 +58,7 @@ func (t *Table) Scan(ctx context.Context, o ScanOptions) (*Scan, error) {
 	if s.layout, err = t.Layout(snap); err != nil {
 		return nil, err
 	}
-	if s.where, err = t.condition(snap.Schema, o.Where); err != nil {
+	if s.where, err = t.condition(snap.Schema, o.Where, t.opts.Clock()); err != nil {
 		return nil, err
 	}
 	s.out = snap.Schema

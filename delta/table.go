@@ -233,7 +233,7 @@ func (t *Table) History(ctx context.Context, limit int) ([]deltalog.HistoryEntry
 }
 
 // condition parses and binds a WHERE text; "" is nil.
-func (t *Table) condition(s *schema.Struct, text string) (*expr.Bound, error) {
+func (t *Table) condition(s *schema.Struct, text string, now time.Time) (*expr.Bound, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -241,7 +241,7 @@ func (t *Table) condition(s *schema.Struct, text string) (*expr.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.BindWith(s, expr.Options{Zone: t.opts.TimeZone})
+	b, err := e.BindWith(s, expr.Options{Zone: t.opts.TimeZone, Now: &now})
 	if err != nil {
 		return nil, err
 	}

@@ -258,12 +258,13 @@ func (t *Table) Overwrite(ctx context.Context, rows iter.Seq2[arrow.RecordBatch,
 	if err := t.mayChange(snap, true); err != nil {
 		return Result{}, err
 	}
-	where, err := t.condition(snap.Schema, o.Where)
+	now := t.opts.Clock() // the whole command has one
+	where, err := t.condition(snap.Schema, o.Where, now)
 	if err != nil {
 		return Result{}, err
 	}
 	check := func(s *schema.Struct, b arrow.RecordBatch) error {
-		bound, err := t.condition(s, o.Where) // against the columns that the rows may have added
+		bound, err := t.condition(s, o.Where, now) // against the columns that the rows may have added
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-data/sluice/log/schema"
@@ -390,8 +391,8 @@ func isProtocolProperty(key string) bool {
 }
 
 // TakeProtocolProperties splits requests to the protocol from table properties
-// (W-205, W-307): delta.feature.<name>=supported asks for a feature; the version
-// keys are dropped, since the protocol is chosen from the features in use.
+// (W-205, W-307): delta.feature.<name>=supported asks for a feature; for the version
+// keys see [RequestedVersions].
 func TakeProtocolProperties(conf map[string]string) (rest map[string]string, features []Feature, err error) {
 	rest = make(map[string]string, len(conf))
 	for k, v := range conf {
@@ -410,4 +411,67 @@ func TakeProtocolProperties(conf map[string]string) (rest map[string]string, fea
 	}
 	sort.Slice(features, func(i, j int) bool { return features[i] < features[j] })
 	return rest, features, nil
+}
+
+// RequestedVersions are the protocol versions that properties ask for by
+// delta.minReaderVersion and delta.minWriterVersion, 0 where they ask for none. Reader 2
+// needs writer 5 and reader 3 writer 7, and a writer that low is raised, as Spark does.
+func RequestedVersions(conf map[string]string) (reader, writer int, err error) {
+	for k, v := range conf {
+		for _, want := range []struct {
+			key  string
+			most int
+			out  *int
+		}{{"delta.minReaderVersion", 3, &reader}, {"delta.minWriterVersion", 7, &writer}} {
+			if !strings.EqualFold(k, want.key) {
+				continue
+			}
+			n, err := strconv.Atoi(strings.TrimSpace(v))
+			if err != nil || n < 1 {
+				return 0, 0, invalid("DELTA_PROTOCOL_PROPERTY_NOT_INT", "W-307", "%s=%q: the value must be a whole number from 1 to %d", want.key, v, want.most)
+			}
+			if n > want.most {
+				return 0, 0, invalid("DELTA_INVALID_PROTOCOL_VERSION", "W-307", "%s=%d: the highest version that there is is %d", want.key, n, want.most)
+			}
+			*want.out = n
+		}
+	}
+	switch reader {
+	case 2:
+		writer = max(writer, 5)
+	case 3:
+		writer = 7
+	}
+	return reader, writer, nil
+}
+
+// AtLeast is p with versions that are not below those given; what versions imply p then
+// supports, and it keeps its features. Version 7 of writers, or 3 of readers, makes p list
+// them by name. 0 asks for nothing.
+func (p *Protocol) AtLeast(reader, writer int) (*Protocol, error) {
+	if reader <= p.MinReaderVersion && writer <= p.MinWriterVersion {
+		return p, nil
+	}
+	if writer < 7 && p.MinWriterVersion < 7 {
+		out := &Protocol{MinReaderVersion: max(p.MinReaderVersion, reader), MinWriterVersion: max(p.MinWriterVersion, writer)}
+		return out, nil
+	}
+	if writer < 7 { // p lists its features
+		out, err := p.With((&Protocol{MinReaderVersion: max(1, reader), MinWriterVersion: writer}).Features()...)
+		if err == nil && out.MinReaderVersion < reader {
+			err = invalid("DELTA_INVALID_PROTOCOL_VERSION", "W-307", "reader version %d asks for no feature that writer version %d has", reader, writer)
+		}
+		return out, err
+	}
+	out := &Protocol{MinReaderVersion: max(p.MinReaderVersion, reader), MinWriterVersion: 7, WriterFeatures: []string{}}
+	for _, f := range p.Features() {
+		out.WriterFeatures = append(out.WriterFeatures, string(f))
+		if row, known := lookupFeature(string(f)); out.MinReaderVersion == 3 && (known && row.rw || p.bindsReaders(f)) {
+			out.ReaderFeatures = append(out.ReaderFeatures, string(f))
+		}
+	}
+	if out.MinReaderVersion == 3 && out.ReaderFeatures == nil {
+		out.ReaderFeatures = []string{}
+	}
+	return out, nil
 }

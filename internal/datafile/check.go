@@ -1,9 +1,7 @@
 package datafile
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -169,39 +167,11 @@ func ApplyLengths(s *schema.Struct, columns []arrow.Array) error {
 	return nil
 }
 
-// charVarcharKey is the field metadata in which Spark keeps char(n) and varchar(n).
-const charVarcharKey = "__CHAR_VARCHAR_TYPE_STRING"
-
-// charLimit reads the length limit of a string column; char tells that shorter
-// values are padded with spaces (W-405). n is -1 when there is no limit.
-func charLimit(f schema.Field) (n int, char bool) {
-	raw, ok := f.Metadata.Get(charVarcharKey)
-	if !ok || f.Type != schema.String {
-		return -1, false
-	}
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return -1, false
-	}
-	text = strings.ToLower(strings.TrimSpace(text))
-	rest, char := strings.CutPrefix(text, "char(")
-	if !char {
-		if rest, ok = strings.CutPrefix(text, "varchar("); !ok {
-			return -1, false
-		}
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, ")")))
-	if err != nil {
-		return -1, false
-	}
-	return n, char
-}
-
 // applyLengths enforces char(n) and varchar(n) on top-level columns: spaces beyond
 // the limit are cut, anything else beyond it is refused, char is padded. It returns
 // a in place where nothing changes.
 func applyLength(f schema.Field, a arrow.Array) (arrow.Array, error) {
-	limit, char := charLimit(f)
+	limit, char := schema.CharLimit(f)
 	col, ok := a.(*array.String)
 	if limit < 0 || !ok {
 		a.Retain()

@@ -169,7 +169,7 @@ func TestWriter_MaxOpen(t *testing.T) {
 
 func TestWriter_Constraints(t *testing.T) {
 	limited := func(kind string) *Layout {
-		s := &schema.Struct{Fields: []schema.Field{{Name: "c", Type: schema.String, Nullable: true, Metadata: schema.Metadata{}.With(charVarcharKey, kind)}}}
+		s := &schema.Struct{Fields: []schema.Field{{Name: "c", Type: schema.String, Nullable: true, Metadata: schema.Metadata{}.With(schema.CharVarcharKey, kind)}}}
 		l, err := LayoutOf(mustConfig(t, s, nil, nil), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -43,6 +43,10 @@ type Layout struct {
 	Codec          string
 	TargetFileSize int64
 
+	// RandomPrefix, if not 0, is the length of the random folder that files go into
+	// instead of that of their partition (delta.randomizeFilePrefixes).
+	RandomPrefix int
+
 	// materialize: partition columns are written into files too (W-852).
 	materialize bool
 
@@ -71,6 +75,9 @@ func LayoutOf(c *deltalog.TableConfig, zone *time.Location) (*Layout, error) {
 	}
 	if l.Zone == nil {
 		l.Zone = time.UTC
+	}
+	if c.Props.RandomizeFilePrefixes {
+		l.RandomPrefix = min(max(c.Props.RandomPrefixLength, 1), 32)
 	}
 	if l.TargetFileSize <= 0 {
 		l.TargetFileSize = DefaultTargetFileSize

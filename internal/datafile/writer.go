@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -350,6 +351,10 @@ func (w *Writer) name(values []*string) string {
 	dir, ok := schema.PartitionDir(w.l.PhysicalPartition(), values)
 	if !ok {
 		dir = w.o.NewID()[:2] // any directory is legal (W-554)
+	}
+	if n := w.l.RandomPrefix; n > 0 {
+		// Ids of the caller need not begin at random.
+		dir = strings.ReplaceAll(uuid.NewSHA1(uuid.Nil, []byte(w.o.NewID())).String(), "-", "")[:n]
 	}
 	name := fmt.Sprintf("part-%05d-%s-c000%s.parquet", w.number, w.o.NewID(), codecExt[w.codec()])
 	if w.o.Change {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -185,11 +187,31 @@ func compareNested(a arrow.Array, i int, b arrow.Array, j int) int {
 
 // compare binds x op y.
 func (b *binder) compare(op compareOp, x, y *bnode, pos Pos) *bnode {
+	x, y = b.padded(x, y), b.padded(y, x)
 	x, y, ok := b.comparable(x, y, pos)
 	if !ok {
 		return b.problem(pos, CodeTypeMismatch, fmt.Sprintf("cannot compare %s %s %s", x.typ, compareNames[op], y.typ))
 	}
 	return b.function(bnode{op: opCompare, cmp: op, typ: schema.Boolean, pos: pos, args: []*bnode{x, y}, fn: compareFunc(op)})
+}
+
+// padded is n, or where it is a text beside a column of type CHAR(n) that text as the
+// column would hold it: with spaces up to n characters, and none beyond.
+func (b *binder) padded(n, beside *bnode) *bnode {
+	if n.op != opLiteral || n.typ != schema.String || beside.op != opColumn || n.lit.errs != nil || n.lit.isNull(0) || len(b.slots[beside.slot].path) > 1 {
+		return n
+	}
+	limit, char := schema.CharLimit(b.schema.Fields[b.schema.Index(b.slots[beside.slot].path[0])])
+	if !char || limit > 1<<20 { // no more spaces than a value may well have
+		return n
+	}
+	text := n.lit.s[0]
+	if k := utf8.RuneCountInString(text); k < limit {
+		text += strings.Repeat(" ", limit-k)
+	} else if cut := strings.TrimRight(text, " "); utf8.RuneCountInString(cut) <= limit {
+		text = cut + strings.Repeat(" ", limit-utf8.RuneCountInString(cut))
+	}
+	return literalNode(n.pos, n.typ, BytesValue(text))
 }
 
 // comparable brings two values to types that comparePair compares. Integers and

@@ -32,6 +32,9 @@ func (e *PartitionValueError) Error() string {
 	return fmt.Sprintf("partition value %q of type %s: %s", e.Raw, e.Type, e.Reason)
 }
 
+// Code is the stable error code.
+func (e *PartitionValueError) Code() string { return "DELTA_INVALID_PARTITION_VALUE" }
+
 // FormatPartitionValue is the raw string of arr[i] for add.partitionValues; null
 // is true for null and for the empty string and empty binary, which are null
 // (W-551). The error is a *[PartitionValueError].

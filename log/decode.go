@@ -3,8 +3,10 @@ package deltalog
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"time"
 )
 
@@ -104,6 +106,26 @@ func ParseCommit(version int64, name string, data []byte, fileTime time.Time) (*
 	return c, nil
 }
 
+// plainJSON is an error of JSON in words that name what stands in the file.
+func plainJSON(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	want := "an object"
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		want = "a text"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		want = "a whole number"
+	case reflect.Slice:
+		want = "a list"
+	}
+	return fmt.Errorf("%s is a JSON %s where %s belongs", wrong.Field, wrong.Value, want)
+}
+
 // eachLine decodes each line of an action file and reports faults with the line.
 func eachLine(name string, data []byte, visit func(*wireLine) error) error {
 	n := 0
@@ -119,7 +141,7 @@ func eachLine(name string, data []byte, visit func(*wireLine) error) error {
 		}
 		var l wireLine
 		if err := json.Unmarshal(line, &l); err != nil {
-			return fail("unparseable action", err)
+			return fail("unparseable action", plainJSON(err))
 		}
 		if err := visit(&l); err != nil {
 			return fail(err.Error(), nil)

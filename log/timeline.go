@@ -234,7 +234,7 @@ func (l *Log) readCommitInfo(ctx context.Context, f logFile) (*CommitInfo, error
 			CommitInfo json.RawMessage `json:"commitInfo"`
 		}
 		if err := json.Unmarshal(line, &l); err != nil {
-			return nil, &CorruptError{ErrorCode: codeCorrupt, File: f.key, Line: n, Reason: "unparseable action", Cause: err}
+			return nil, &CorruptError{ErrorCode: codeCorrupt, File: f.key, Line: n, Reason: "unparseable action", Cause: plainJSON(err)}
 		}
 		if isSet(l.CommitInfo) {
 			info = parseCommitInfo(l.CommitInfo)

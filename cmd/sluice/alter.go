@@ -125,7 +125,7 @@ func newAlterCommand(a *app) *cobra.Command {
 	fl.StringVar(&f.parent, "parent", "", "add-column: the struct that gets the field")
 	fl.BoolVar(&f.first, "first", false, "add-column, change-column: make it the first one")
 	fl.StringVar(&f.after, "after", "", "add-column, change-column: place it after this one")
-	fl.StringVar(&f.typ, "type", "", "change-column: the wider type")
+	fl.StringVar(&f.typ, "type", "", "change-column: the wider type, or the greater length as VARCHAR(n), or STRING for none")
 	fl.BoolVar(&f.notNull, "not-null", false, "change-column: forbid nulls (no row may have one)")
 	fl.BoolVar(&f.nullable, "nullable", false, "change-column: allow nulls")
 	fl.StringVar(&f.comment, "comment", "", "change-column: the comment, empty to remove it")
@@ -187,11 +187,13 @@ func alterChangeColumn(ctx context.Context, t *delta.Table, args []string, f *al
 		return delta.Result{}, usage("INVALID_FLAG", "alter change-column: two flags ask for opposites")
 	}
 	if f.typ != "" {
-		typ, err := schema.ParseType(f.typ)
+		typ, length, err := schema.ParseColumnType(f.typ)
 		if err != nil {
 			return delta.Result{}, fmt.Errorf("read --type: %w", err)
 		}
-		c.Type = typ
+		if c.Type = typ; typ == schema.String {
+			c.Length = &length
+		}
 	}
 	if f.notNull || f.nullable {
 		c.NotNull = &f.notNull

@@ -39,6 +39,9 @@ func newCatCommand(a *app) *cobra.Command {
   sluice cat people --count`,
 		Args: oneTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := distinct("columns", columns.values); err != nil {
+				return err
+			}
 			o := delta.ScanOptions{Columns: columns.values, Where: where, RowIDs: rowIDs}
 			if cmd.Flags().Changed("version") {
 				if at.version < 0 {

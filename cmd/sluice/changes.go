@@ -32,8 +32,8 @@ func newChangesCommand(a *app) *cobra.Command {
 			"_change_type (insert, update_preimage, update_postimage, delete), _commit_version and _commit_timestamp.\n\n" +
 			"With --follow or --checkpoint the feed is a stream: without a start, all rows of the newest version come\n" +
 			"first, as inserts. --checkpoint FILE remembers how far the rows were written out; the same command goes on\n" +
-			"from there. The file is replaced after the rows of a batch are flushed, so a crash in between repeats that\n" +
-			"batch and loses nothing. A change of the table's schema ends the command before the version that made it;\n" +
+			"from there, and a start counts only while FILE is not there. The file is replaced after the rows of a batch\n" +
+			"are flushed, so a crash in between repeats that batch and loses nothing. A change of the table's schema ends the command before the version that made it;\n" +
 			"run again, it goes on with the new schema.",
 		Example: `  sluice create people --schema "id BIGINT NOT NULL, name STRING" --property delta.enableChangeDataFeed=true
   echo '{"id":1,"name":"Ada"}' | sluice append people --from - --format jsonl
@@ -81,6 +81,9 @@ func newChangesCommand(a *app) *cobra.Command {
 func (fl *changesFlags) options(a *app, cmd *cobra.Command) (o cdf.Options, err error) {
 	zone, err := a.flags.zone()
 	if err != nil {
+		return o, err
+	}
+	if err := distinct("columns", fl.columns.values); err != nil {
 		return o, err
 	}
 	o = cdf.Options{Columns: fl.columns.values, Where: fl.where, Zone: zone}

@@ -25,6 +25,9 @@ func (fl *changesFlags) stream(ctx context.Context, a *app, table string, o cdf.
 	if err != nil {
 		return err
 	}
+	if p := mark.position; p != nil && o.FromVersion != nil && *o.FromVersion > p.Version {
+		return usage("INVALID_FLAG", "--from-version %d: %s stands at version %d already; leave the flag out, or name another file to begin anew", *o.FromVersion, fl.checkpoint, p.Version)
+	}
 	so := cdf.StreamOptions{
 		Position: mark.position, FromVersion: o.FromVersion, FromTime: o.FromTime, FromLatest: fl.from == "latest",
 		OutOfRange: fl.follow, MaxFiles: fl.maxFiles, MaxBytes: int64(fl.maxBytes),

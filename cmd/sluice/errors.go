@@ -141,6 +141,10 @@ func describeError(err error) failure {
 			break
 		}
 	}
+	var value *schema.PartitionValueError
+	if f.code == "INTERNAL" && errors.As(err, &value) {
+		f.exit, f.hint = exitRefused, "a folder cannot be named by it: correct the input, or partition by another column"
+	}
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) && coded.Code() != "" {
 		f.code = coded.Code()

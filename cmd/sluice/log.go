@@ -32,8 +32,8 @@ func newLogCommand(a *app) *cobra.Command {
 				return usage("MISSING_FLAG", "--actions needs --version")
 			case chosen && version < 0:
 				return usage("INVALID_FLAG", "--version %d: versions start at 0", version)
-			case limit < 0:
-				return usage("INVALID_FLAG", "--limit %d: expected 0 (all) or more", limit)
+			case cmd.Flags().Changed("limit") && limit < 1:
+				return usage("INVALID_FLAG", "--limit %d: expected at least 1; leave it out for all versions", limit)
 			}
 			store, err := a.open(args[0])
 			if err != nil {

@@ -30,6 +30,9 @@ func newOptimizeCommand(a *app) *cobra.Command {
 			if err := a.checkResultForm(); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("target-size") && target < 1 {
+				return usage("INVALID_FLAG", "--target-size: expected at least 1 byte")
+			}
 			t, err := a.openTable(cmd.Context(), args[0])
 			if err != nil {
 				return err

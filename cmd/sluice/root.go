@@ -74,7 +74,7 @@ func newRoot(a *app) *cobra.Command {
 				return notYet("flag " + name + " of " + cmd.Name())
 			}
 		}
-		return &cliError{code: code, exit: exitUsage, message: err.Error(), hint: "see " + cmd.CommandPath() + " --help"}
+		return &cliError{code: code, exit: exitUsage, message: flagText(err), hint: "see " + cmd.CommandPath() + " --help"}
 	})
 	p := root.PersistentFlags()
 	p.SortFlags = false
@@ -200,4 +200,23 @@ func (a *app) open(location string) (storage.Store, error) {
 		return nil, fmt.Errorf("open: %w", err) // it names the location, less what may be secret in it
 	}
 	return storage.WithRetry(s, storage.RetryOptions{}), nil
+}
+
+// flagText is an error of a flag's value without the words of the package that read it.
+func flagText(err error) string {
+	text := err.Error()
+	at := strings.Index(text, ": strconv.")
+	if at < 0 {
+		return text
+	}
+	what := "expected a whole number"
+	switch {
+	case strings.Contains(text[at:], "ParseBool"):
+		what = "expected true or false"
+	case strings.Contains(text[at:], "ParseFloat"):
+		what = "expected a number"
+	case strings.HasSuffix(text, "out of range"):
+		what = "the number is too large"
+	}
+	return text[:at] + ": " + what
 }

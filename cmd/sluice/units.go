@@ -175,6 +175,19 @@ func (f *listFlag) Set(s string) error {
 func (f *listFlag) Type() string   { return "a,b" }
 func (f *listFlag) String() string { return strings.Join(f.values, ",") }
 
+// distinct refuses a column that a flag names twice: the rows of most forms could not
+// hold both.
+func distinct(flag string, names []string) error {
+	seen := map[string]bool{}
+	for _, n := range names {
+		if seen[strings.ToLower(n)] {
+			return usage("INVALID_FLAG", "--%s: column %s is named twice", flag, n)
+		}
+		seen[strings.ToLower(n)] = true
+	}
+	return nil
+}
+
 // allColumns is the value of a columns flag without one.
 const allColumns = "*"
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -184,7 +185,27 @@ func (in *rowInput) rows(ctx context.Context, a *app, t *delta.Table) (iter.Seq2
 	if err != nil {
 		return nil, err
 	}
-	return rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: target, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone}), nil
+	rows := rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: target, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone})
+	return in.explained(rows), nil
+}
+
+// explained says of a column that the table lacks what would let it in.
+func (in *rowInput) explained(rows iter.Seq2[arrow.RecordBatch, error]) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for b, err := range rows {
+			var e *rowio.Error
+			if errors.As(err, &e) && e.ErrorCode == rowio.CodeUnknownColumn {
+				hint := "correct the input, or add the column with --merge-schema"
+				if in.merge || in.replace {
+					hint = "rows of this form do not tell the types of new columns: name them with --schema"
+				}
+				err = &cliError{code: e.ErrorCode, exit: exitRefused, message: err.Error(), hint: hint + "; nothing of it was written", err: err}
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
 }
 
 // counted shows progress while the rows of a write go by.

@@ -356,7 +356,7 @@ func jsonNumber(s string) ([]byte, error) {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return nil, fmt.Errorf("number %s: %w", s, err)
+		return nil, fmt.Errorf("number %s: it is beyond the range of DOUBLE", s)
 	}
 	return Scalar(Value{Kind: Double, Float: f})
 }

@@ -11,7 +11,11 @@ import (
 	"time"
 )
 
-var tracedCall = regexp.MustCompile(`(fsync|linkat)\((.*)\) = 0$`)
+var (
+	tracedCall  = regexp.MustCompile(`(fsync|linkat)\((.*)\) = 0$`)
+	tracedBegin = regexp.MustCompile(`^(\d+) +(fsync|linkat)\((.*) <unfinished \.\.\.>$`)
+	tracedEnd   = regexp.MustCompile(`^(\d+) +<\.\.\. (fsync|linkat) resumed>.*\) = (-?\d+)`)
+)
 
 // traced runs the command under strace and lists its fsync and link calls in order:
 // "sync PATH" and "link FROM TO", temporary names ending in .tmp.
@@ -37,16 +41,31 @@ func traced(t *testing.T, dir, stdin string, args ...string) []string {
 		t.Fatal(err)
 	}
 	var calls []string
+	under := map[string]int{} // by thread: the call it is in, which others interrupt in the trace
+	took := func(call, args string) string {
+		if call == "fsync" {
+			path := args[strings.IndexByte(args, '<')+1:]
+			return "sync " + path[:strings.IndexByte(path+">", '>')]
+		}
+		parts := strings.Split(args, `"`)
+		return "link " + parts[1] + " " + parts[3]
+	}
 	for line := range strings.Lines(string(raw)) {
-		m := tracedCall.FindStringSubmatch(strings.TrimSpace(line))
-		switch {
-		case m == nil:
-		case m[1] == "fsync":
-			path := m[2][strings.IndexByte(m[2], '<')+1:]
-			calls = append(calls, "sync "+strings.TrimSuffix(path, ">"))
-		default:
-			parts := strings.Split(m[2], `"`)
-			calls = append(calls, "link "+parts[1]+" "+parts[3])
+		line = strings.TrimSpace(line)
+		if m := tracedCall.FindStringSubmatch(line); m != nil {
+			calls = append(calls, took(m[1], m[2]))
+		} else if m := tracedBegin.FindStringSubmatch(line); m != nil {
+			under[m[1]], calls = len(calls), append(calls, took(m[2], m[3]))
+		} else if m := tracedEnd.FindStringSubmatch(line); m != nil {
+			// A name appears at its call's begin at the earliest, bytes are safe at its end.
+			at := under[m[1]]
+			call := calls[at]
+			if m[3] != "0" || m[2] == "fsync" {
+				calls[at] = ""
+			}
+			if m[3] == "0" && m[2] == "fsync" {
+				calls = append(calls, call)
+			}
 		}
 	}
 	return calls

@@ -90,6 +90,8 @@ func ParseURL(location string, settings map[string]string) (Options, error) {
 	own := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
+		case len(query[name]) > 1:
+			return o, fail("BAD_OPTION", "source: the URL has %s more than once: several values go with commas", name)
 		case name == "password" || name == "sslpassword":
 			return o, fail("SECRET_IN_URL", "source: a password does not belong into the URL: set PGPASSWORD, PGPASSFILE or option password_file=FILE")
 		case passed.MatchString(name):

@@ -58,7 +58,7 @@ func TestParseURL_Secrets(t *testing.T) {
 func TestParseURL_Refused(t *testing.T) {
 	for _, u := range []string{
 		"postgres://me@h", "postgres://me@h/db?slot=Mixed", "postgres://me@h/db?slot=a-b", "postgres://me@h/db?tables=a.b.c", "postgres://me@h/db?tables=",
-		"postgres://me@h/db?colour=red", "postgres://me@h/db?copy_workers=0", "postgres://me@h/db?epoch=x", "postgres://me@h/db?password_file=/does/not/exist",
+		"postgres://me@h/db?colour=red", "postgres://me@h/db?tables=a.b&tables=c.d", "postgres://me@h/db?copy_workers=0", "postgres://me@h/db?epoch=x", "postgres://me@h/db?password_file=/does/not/exist",
 	} {
 		var e *Error
 		if _, err := ParseURL(u, map[string]string{}); !errors.As(err, &e) || e.Code != "BAD_OPTION" {

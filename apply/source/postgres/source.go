@@ -96,7 +96,8 @@ var errStop = errors.New("stop")
 func (s *Source) Records(ctx context.Context, from map[string]event.Position) iter.Seq2[*event.Record, error] {
 	return func(yield func(*event.Record, error) bool) {
 		began := s.opt.Now()
-		met := s.server != nil // a server that never answered is an error at once
+		// A server that never answered is an error at once, unless it is to be followed.
+		met := s.server != nil || s.opt.Round > 0
 		s.begin(from)
 		from = s.merged(from)
 		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {

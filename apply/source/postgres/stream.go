@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// statusEvery is how often the server hears from us; its own patience is a minute.
-	statusEvery = 5 * time.Second
+	// statusEvery is how often the server hears from us unasked; its own patience
+	// (wal_sender_timeout) is a minute unless set otherwise.
+	statusEvery = 2 * time.Second
 	// pollEvery bounds the wait for one message, so that questions are asked in time.
 	pollEvery = 100 * time.Millisecond
 	// streamQueue is the number of messages that are read ahead.
@@ -28,6 +29,8 @@ type message struct {
 	lsn  int64
 	wal  int64
 	data []byte
+	// reply: the server will hang up soon unless it hears from us.
+	reply bool
 }
 
 // stream reads a slot in the background and answers the server, also while nobody takes
@@ -113,6 +116,11 @@ func (st *stream) pump(ctx context.Context, conn *pgconn.PgConn) error {
 		if !ok {
 			continue
 		}
+		if m.reply {
+			if err := status(false); err != nil {
+				return &lostError{err}
+			}
+		}
 		for sent := false; !sent; {
 			select {
 			case st.messages <- m:
@@ -146,7 +154,7 @@ func parse(raw pgproto3.BackendMessage) (m message, ok bool, err error) {
 			if err != nil {
 				return m, false, fmt.Errorf("read slot: %w", err)
 			}
-			return message{wal: int64(k.ServerWALEnd)}, true, nil
+			return message{wal: int64(k.ServerWALEnd), reply: k.ReplyRequested}, true, nil
 		case pglogrepl.XLogDataByteID:
 			x, err := pglogrepl.ParseXLogData(raw.Data[1:])
 			if err != nil {

@@ -202,7 +202,7 @@ func (o members) print(topic string) string {
 		len(o) == 1 && o.has("ts_ms"):
 		return "control"
 	case o.has("specversion", "iodebeziumop"):
-		return "debezium in CloudEvents"
+		return "debezium"
 	case o.has("__deleted") || o.has("__op"):
 		return "debezium-unwrapped"
 	case o.oneOf("type", "table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop"):

@@ -30,7 +30,7 @@ func (s *Spec) openFeed(ctx context.Context) (*Opened, error) {
 		}
 		return nil, nil
 	}
-	if len(s.Keys) == 0 {
+	if len(s.Keys) == 0 && !s.look {
 		return nil, &Error{Code: "KEYS_NEEDED", Reason: "a change feed does not say what identifies a row: name its key columns with --keys"}
 	}
 	o := deltafeed.Options{}

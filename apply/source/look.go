@@ -44,6 +44,7 @@ type LookTable struct {
 // LookAt opens a source, decodes its first records and says what is in them.
 // Nothing is remembered of it.
 func LookAt(ctx context.Context, s Spec) (*Look, error) {
+	s.look = true
 	opened, err := Open(ctx, s)
 	if err != nil {
 		return nil, err

@@ -111,6 +111,8 @@ type Spec struct {
 	Getenv func(string) string
 	// Warn, if set, hears of records that are passed over because an option says so.
 	Warn func(format string, args ...any)
+	// look: the source is only looked at, so that a feed needs no keys.
+	look bool
 	// Host names this machine in the identity of files; "": its host name.
 	Host string
 	// Now is the clock; nil: time.Now.

@@ -37,6 +37,7 @@ func newDetectCommand(a *app) *cobra.Command {
 	p := c.Flags()
 	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
 	p.Var(&f.keys, "keys", "key columns, for formats that carry none: a,b")
+	p.StringVar(&f.schema, "schema", "", "columns and types as DDL, where the records do not tell them: 'id BIGINT, name STRING'")
 	p.Var(&f.option, "option", "source or format option; may be repeated")
 	return c
 }
@@ -44,6 +45,7 @@ func newDetectCommand(a *app) *cobra.Command {
 type detectFlags struct {
 	format string
 	keys   listFlag
+	schema string
 	option propertyFlag
 }
 
@@ -90,6 +92,11 @@ func (a *app) detect(ctx context.Context, from []string, f *detectFlags) error {
 		return err
 	}
 	spec := source.Spec{Format: format, From: from, Keys: f.keys.values, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone, OpenTable: a.sourceTable, OpenStore: a.open, Warn: a.warn, Getenv: os.Getenv}
+	if f.schema != "" {
+		if spec.Schema, err = schema.ParseDDL(f.schema); err != nil {
+			return fmt.Errorf("read --schema: %w", err)
+		}
+	}
 	look, err := source.LookAt(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("look at input: %w", err)

@@ -69,3 +69,23 @@ func TestApply_ChainedTables(t *testing.T) {
 		t.Error(r.code, r.stderr)
 	}
 }
+
+// TestDetect_TableAndFiles: a table is looked at without keys, which apply asks for;
+// files without header are told apart by --schema.
+func TestDetect_TableAndFiles(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "create", "orders", "--schema", "id BIGINT, v STRING", "--property", "delta.enableChangeDataFeed=true")
+	mustIn(t, dir, "{\"id\":1,\"v\":\"x\"}\n", "append", "orders", "--from", "-", "--format", "jsonl")
+	if out := must(t, dir, "detect", "orders"); !strings.Contains(out, "delta") || !strings.Contains(out, "orders") {
+		t.Errorf("detect of a table: %s", out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "20240517-083015123.csv"), []byte("U,1,x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := sluice(t, dir, "detect", "20240517-083015123.csv"); r.code == 0 || !strings.Contains(r.stderr, "--schema") {
+		t.Errorf("without columns: %d %s", r.code, r.stderr)
+	}
+	if out := must(t, dir, "detect", "20240517-083015123.csv", "--schema", "id BIGINT, v STRING", "--keys", "id"); !strings.Contains(out, "dms") {
+		t.Errorf("with columns: %s", out)
+	}
+}

@@ -203,6 +203,9 @@ func (d *Decoder) add(r *event.Record) error {
 		return wire.Poison(event.PoisonBytes, "EMPTY_VALUE", "the value has no bytes; a tombstone is null")
 	}
 	env, err := d.parse(value)
+	if err == nil && len(d.top) > 3 && d.isCloudEvent() {
+		env, err = d.unwrap()
+	}
 	if err != nil {
 		return err
 	}

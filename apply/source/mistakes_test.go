@@ -167,3 +167,13 @@ func TestDecoder_SnapshotTruncate(t *testing.T) {
 	c.Name = "as the database" // no exceptions
 	corpora.SameRows(t, "wallet", corpora.CanonRows(c, "wallet", corpora.Fold(list)["wallet"].Images()), corpora.ExpectedRows(t, c, dir, "wallet"))
 }
+
+// writeLines writes lines to a file and names it.
+func writeLines(t *testing.T, lines []string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "e.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -74,7 +74,11 @@ func TestApply_Follow(t *testing.T) {
 	}
 	wait(t, "the rest", func() bool { return strings.Count(must(t, dir, "log", "orders"), "\n") >= 3 })
 	sameRows(t, "orders", must(t, dir, "cat", "orders"), string(want))
-	_, metrics := get("/metrics")
+	var metrics string
+	wait(t, "the metrics of the commit", func() bool { // they are counted after it
+		_, metrics = get("/metrics")
+		return strings.Contains(metrics, "sluice_apply_batches_total 2") && strings.Contains(metrics, `target_version{target="orders"} 2`)
+	})
 	for _, name := range []string{`sluice_apply_events_total{fate="applied"}`, "sluice_apply_batches_total 2", `sluice_apply_target_version{target="orders"} 2`, `sluice_apply_rounds_total{result="done"}`} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("no %s in\n%s", name, metrics)

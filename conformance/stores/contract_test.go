@@ -44,8 +44,21 @@ func TestStore_Contract(t *testing.T) {
 	each(t, func(t *testing.T, s *stores.Server) {
 		bucket, clouds := s.Bucket(t), &open.Clouds{}
 		var n atomic.Int64
-		storagetest.Run(t, storagetest.Config{URLPrefix: s.Scheme, New: func(t *testing.T) storage.Store {
+		storagetest.Run(t, storagetest.Config{URLPrefix: s.Scheme, Lists: 40, New: func(t *testing.T) storage.Store {
 			return openStore(t, fmt.Sprintf("%s/lake/t%d", bucket, n.Add(1)), open.Options{Clouds: clouds})
 		}})
+	})
+}
+
+func TestStore_RaceProcesses(t *testing.T) {
+	each(t, func(t *testing.T, s *stores.Server) {
+		n, rounds := 16, 3
+		if s.Scheme == "s3://" {
+			n = 100
+		}
+		t.Run(fmt.Sprintf("W-123 one of %d processes creates an object", n), func(t *testing.T) {
+			location := s.Bucket(t) + "/t"
+			storagetest.RaceProcesses(t, openStore(t, location, open.Options{}), location, n, rounds)
+		})
 	})
 }

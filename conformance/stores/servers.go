@@ -26,11 +26,13 @@ type Server struct {
 	Scheme string
 	// Endpoint is its HTTP address, "http://127.0.0.1:1234".
 	Endpoint string
-	// Env are the variables that the cloud's tools, and sluice, read; delta-rs
-	// takes the same names as storage options.
+	// Env are the variables that the cloud's tools, and sluice, read.
 	Env map[string]string
-	// DeltaRS are the storage options that delta-rs needs beyond Env.
+	// DeltaRS are the variables that delta-rs needs beyond Env.
 	DeltaRS map[string]string
+	// ReadOnly: delta-rs cannot write to this server (fake-gcs-server knows the GET
+	// and the listing of the XML API that delta-rs speaks, and not its PUT).
+	ReadOnly bool
 
 	bucket func(name string) error
 }
@@ -45,20 +47,13 @@ func (s *Server) Bucket(tb testing.TB) string {
 	return s.Scheme + name
 }
 
-// Setenv sets the server's variables for the test.
+// Setenv sets the server's variables for the test and its child processes.
 func (s *Server) Setenv(t *testing.T) {
-	for k, v := range s.Env {
-		t.Setenv(k, v)
+	for _, vars := range []map[string]string{s.Env, s.DeltaRS} {
+		for k, v := range vars {
+			t.Setenv(k, v)
+		}
 	}
-}
-
-// Environ are the server's variables for a child process.
-func (s *Server) Environ() []string {
-	var out []string
-	for k, v := range s.Env {
-		out = append(out, k+"="+v)
-	}
-	return out
 }
 
 // answers is ready once a server answers HTTP, whatever it says.
@@ -84,7 +79,7 @@ func S3(tb testing.TB) *Server {
 	return &Server{Scheme: "s3://", Endpoint: "http://" + addr,
 		Env: map[string]string{"AWS_ACCESS_KEY_ID": "sluice", "AWS_SECRET_ACCESS_KEY": Secret, "AWS_REGION": "us-east-1",
 			"AWS_ENDPOINT_URL": "http://" + addr, "AWS_EC2_METADATA_DISABLED": "true"},
-		DeltaRS: map[string]string{"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag"},
+		DeltaRS: map[string]string{"AWS_ALLOW_HTTP": "true", "AWS_CONDITIONAL_PUT": "etag"},
 		bucket:  func(name string) error { return os.Mkdir(filepath.Join(root, name), 0o755) },
 	}
 }
@@ -101,13 +96,13 @@ func GCS(tb testing.TB) *Server {
 		return cmd
 	}, answers)
 	key := filepath.Join(tb.TempDir(), "account.json")
-	text := fmt.Sprintf(`{"gcs_base_url": "http://%s", "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}`, addr)
+	text := fmt.Sprintf(`{"gcs_base_url": %q, "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}`, "http://"+addr)
 	if err := os.WriteFile(key, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return &Server{Scheme: "gs://", Endpoint: "http://" + addr,
+	return &Server{Scheme: "gs://", Endpoint: "http://" + addr, ReadOnly: true,
 		Env:     map[string]string{"STORAGE_EMULATOR_HOST": addr},
-		DeltaRS: map[string]string{"google_service_account": key},
+		DeltaRS: map[string]string{"GOOGLE_SERVICE_ACCOUNT": key},
 		bucket: func(name string) error {
 			resp, err := http.Post("http://"+addr+"/storage/v1/b?project=p", "application/json", strings.NewReader(`{"name":"`+name+`"}`))
 			if err != nil {
@@ -134,8 +129,8 @@ func Azure(tb testing.TB) *Server {
 	endpoint := "http://" + addr + "/devstoreaccount1"
 	s := &Server{Scheme: "azblob://", Endpoint: endpoint,
 		Env: map[string]string{"AZURE_STORAGE_ACCOUNT": "devstoreaccount1", "AZURE_STORAGE_KEY": azuriteKey, "AZURE_STORAGE_ENDPOINT": endpoint},
-		DeltaRS: map[string]string{"azure_storage_account_name": "devstoreaccount1", "azure_storage_account_key": azuriteKey,
-			"azure_storage_endpoint": endpoint, "azure_allow_http": "true"},
+		DeltaRS: map[string]string{"AZURE_STORAGE_ACCOUNT_NAME": "devstoreaccount1", "AZURE_STORAGE_ACCOUNT_KEY": azuriteKey,
+			"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": "http://" + addr, "AZURE_ALLOW_HTTP": "true"},
 	}
 	s.bucket = func(name string) error { return makeContainer(endpoint, name) }
 	return s

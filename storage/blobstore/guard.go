@@ -33,6 +33,9 @@ type Guard struct {
 	// SingleWriter says that nobody else writes: nothing is proved, and writes are
 	// made unconditionally after a look.
 	SingleWriter bool
+	// External says that another service decides who commits (a log store): nothing
+	// is proved.
+	External bool
 
 	mu     sync.Mutex
 	proved bool
@@ -48,7 +51,7 @@ func (s *Store) ready(ctx context.Context) error {
 	g := s.o.Guard
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.SingleWriter || g.proved {
+	if g.SingleWriter || g.External || g.proved {
 		return nil
 	}
 	key := probePrefix + s.o.NewID()

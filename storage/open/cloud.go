@@ -23,7 +23,8 @@ type Clouds struct {
 type bucket struct {
 	driver blobstore.Driver
 	guard  *blobstore.Guard
-	wrap   func(*blobstore.Store) storage.Store // around the store of a table; nil for nothing
+	// wrap goes around the store of a prefix; nil for nothing.
+	wrap func(st storage.Store, prefix string) storage.Store
 }
 
 // place is a location in an object store.
@@ -72,7 +73,7 @@ func (o Options) cloud(location, scheme, rest string) (storage.Store, error) {
 	}
 	s := blobstore.New(b.driver, p.prefix, blobstore.Options{Guard: b.guard})
 	if b.wrap != nil {
-		return b.wrap(s), nil
+		return b.wrap(s, p.prefix), nil
 	}
 	return s, nil
 }
@@ -91,6 +92,15 @@ func (p place) kind() string {
 		return kindGCS
 	}
 	return kindAzure
+}
+
+// isCloud says whether a scheme is that of an object store.
+func isCloud(scheme string) bool {
+	switch scheme {
+	case "s3", "s3a", "gs", "azblob", "az", "abfs", "abfss":
+		return true
+	}
+	return false
 }
 
 // parse reads scheme://bucket/prefix, and container@account for Azure.

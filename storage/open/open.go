@@ -87,7 +87,8 @@ func Store(location string, o Options) (storage.Store, error) {
 			return o.Memory(strings.Trim(rest, "/"))
 		}
 		return nil, &Error{CodeUnsupported, location, "memory stores exist inside one process only"}
-	case "s3", "s3a", "gs", "azblob", "az", "abfs", "abfss":
+	}
+	if isCloud(scheme) {
 		return o.cloud(location, scheme, rest)
 	}
 	return nil, &Error{CodeUnsupported, redact(location), fmt.Sprintf("unknown scheme %q: there are local paths, file://, s3://, gs://, azblob:// and abfss://", scheme)}

@@ -8,7 +8,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/sluice-data/sluice/storage"
+	"github.com/sluice-data/sluice/storage/dynamolog"
 	"github.com/sluice-data/sluice/storage/s3store"
 )
 
@@ -49,6 +52,39 @@ func (s settings) openS3(p place, b *bucket) error {
 		return err
 	}
 	b.driver = s3store.New(cfg, o)
+	return s.logStore(p, b)
+}
+
+// logStore puts Delta's DynamoDB log store before a bucket, if the user asks for
+// it by option or by the variables that delta-rs reads.
+func (s settings) logStore(p place, b *bucket) error {
+	switch kind := s.get("log_store", "AWS_S3_LOCKING_PROVIDER"); kind {
+	case "":
+		return nil
+	case "dynamodb":
+	default:
+		return &Error{CodeSetting, "log_store", fmt.Sprintf("%q is not dynamodb, the only one that there is", kind)}
+	}
+	region := s.get("dynamodb_region")
+	if region == "" {
+		region = s.get("region")
+	}
+	cfg, err := s.aws(region)
+	if err != nil {
+		return err
+	}
+	if e := s.get("dynamodb_endpoint", "AWS_ENDPOINT_URL_DYNAMODB"); e != "" {
+		cfg.BaseEndpoint = &e
+	}
+	name := s.get("dynamodb_table", "DELTA_DYNAMO_TABLE_NAME")
+	if name == "" {
+		name = "delta_log"
+	}
+	table := dynamolog.NewTable(dynamodb.NewFromConfig(cfg), name)
+	b.guard.External = true
+	b.wrap = func(st storage.Store, prefix string) storage.Store {
+		return dynamolog.New(st, p.scheme+"://"+p.bucket+"/"+prefix, table, dynamolog.Options{})
+	}
 	return nil
 }
 

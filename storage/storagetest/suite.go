@@ -23,6 +23,9 @@ type Config struct {
 	New func(t *testing.T) storage.Store
 	// URLPrefix is what URL must begin with, "file://" for example.
 	URLPrefix string
+	// Lists is how many random listings are compared, for stores that list slowly.
+	// Default 300.
+	Lists int
 	// ModTimeSlack is how far the store's clock may be from ours. Default 5 s.
 	ModTimeSlack time.Duration
 }
@@ -31,6 +34,9 @@ type Config struct {
 func Run(t *testing.T, cfg Config) {
 	if cfg.ModTimeSlack == 0 {
 		cfg.ModTimeSlack = 5 * time.Second
+	}
+	if cfg.Lists == 0 {
+		cfg.Lists = 300
 	}
 	for _, c := range []struct {
 		name string
@@ -319,7 +325,7 @@ func testList(t *testing.T, s storage.Store, _ Config) {
 	}
 }
 
-func testListRandom(t *testing.T, s storage.Store, _ Config) {
+func testListRandom(t *testing.T, s storage.Store, cfg Config) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	word := func() string {
 		b := make([]byte, 1+rng.IntN(3))
@@ -341,7 +347,7 @@ func testListRandom(t *testing.T, s storage.Store, _ Config) {
 		ok(t, s.Create(t.Context(), k, nil))
 	}
 	keys := keysOf(have)
-	for range 300 {
+	for range cfg.Lists {
 		prefix, after := word(), word()+word()
 		if i := strings.LastIndexByte(prefix, '/'); i >= 0 && storage.ValidateKey(prefix[:i]) != nil {
 			continue

@@ -26,6 +26,7 @@ type applyFlags struct {
 	into, table, format, ddl     string
 	from                         []string
 	keys, columns, exceptColumns listFlag
+	include, exclude             listFlag // patterns of source tables
 	sequenceBy                   string
 	deletes, truncates           string
 	storedAs                     oneOf
@@ -106,6 +107,8 @@ func (f *applyFlags) register(p *pflag.FlagSet) {
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
 	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories, also of object stores (s3://bucket/prefix), or - for standard input (.gz .zst .bz2\n.snappy are read as they are; may be repeated), kafka://host:port/topic, postgres://user@host/database?tables=SCHEMA.TABLE,\nor a Delta table, whose change feed is followed (required)")
 	p.StringVar(&f.format, "format", "auto", "form of the events: "+formatNames())
+	p.Var(&f.include, "include-tables", "source tables of a mixed stream that are taken: names or patterns such as sales.*, NAME, SCHEMA.NAME (default: all)")
+	p.Var(&f.exclude, "exclude-tables", "source tables of a mixed stream that are left out: names or patterns")
 	p.StringVar(&f.table, "table", "", "source table of a mixed stream: NAME or SCHEMA.NAME (default: all, which then needs {table})")
 	p.Var(&f.keys, "keys", "key columns (default: those that the events carry)")
 	p.StringVar(&f.sequenceBy, "sequence-by", "", "expression that orders the events of a key (default: the position that the events carry)")
@@ -155,6 +158,9 @@ func (f *applyFlags) check() error {
 	}
 	if len(f.columns.values) > 0 && len(f.exceptColumns.values) > 0 {
 		problems = append(problems, "--columns and --except-columns exclude each other")
+	}
+	if f.table != "" && (f.include.values != nil || f.exclude.values != nil) {
+		problems = append(problems, "--table excludes --include-tables and --exclude-tables")
 	}
 	for _, src := range f.from {
 		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && f.snapshot {
@@ -264,7 +270,7 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	if err != nil {
 		return err
 	}
-	targets, err := a.targets(f.into, f.table)
+	targets, err := a.targets(f.into, f.table, f.include.values, f.exclude.values)
 	if err != nil {
 		return err
 	}

@@ -266,3 +266,23 @@ func TestApply_EmptyPartitionValue(t *testing.T) {
 		t.Errorf("exit %d: %s", r.code, r.stderr)
 	}
 }
+
+// TestApply_ChosenTables: of a stream of several tables, patterns choose.
+func TestApply_ChosenTables(t *testing.T) {
+	dir := t.TempDir()
+	writeEvents(t, dir, demodata.SnapshotLines)
+	must(t, dir, "apply", "--into", "out/{schema}/{table}", "--from", "events.jsonl", "--include-tables", "*.order*,customers", "--exclude-tables", "*_lines")
+	got, err := filepath.Glob(filepath.Join(dir, "out", "[a-z]*", "*", "_delta_log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range got {
+		names = append(names, filepath.Base(filepath.Dir(p)))
+	}
+	if strings.Join(names, " ") != "customers orders" {
+		t.Errorf("tables %q", names)
+	}
+	refused(t, sluice(t, dir, "apply", "--into", "x/{table}", "--from", "events.jsonl", "--include-tables", "[a"), exitUsage, "INVALID_OPTION")
+	refused(t, sluice(t, dir, "apply", "--into", "x/{table}", "--from", "events.jsonl", "--include-tables", "a", "--table", "b"), exitUsage, "INVALID_FLAG")
+}

@@ -109,7 +109,7 @@ func (a *app) demo(ctx context.Context, dir string) error {
 // demoApply is one run of the flow of the demo.
 func (a *app) demoApply(ctx context.Context, table, file string) (apply.Result, error) {
 	f := &applyFlags{into: table, table: "customers", format: "debezium", from: []string{file}, batchRows: 100000, batchBytes: 256e6}
-	targets, err := a.targets(f.into, f.table)
+	targets, err := a.targets(f.into, f.table, nil, nil)
 	if err != nil {
 		return apply.Result{}, err
 	}

@@ -121,7 +121,7 @@ func newQuarantineShow(a *app) *cobra.Command {
 
 // notOfReplay are flags of apply that a replay does not have: what it reads, where
 // it goes and how long it runs are settled.
-var notOfReplay = []string{"into", "from", "table", "flow", "once", "on-poison", "quarantine", "follow", "batch-interval", "listen", "snapshot", "snapshot-version",
+var notOfReplay = []string{"into", "from", "table", "include-tables", "exclude-tables", "flow", "once", "on-poison", "quarantine", "follow", "batch-interval", "listen", "snapshot", "snapshot-version",
 	"max-delete-fraction", "allow-empty-snapshot", "missing-grace"}
 
 func newQuarantineReplay(a *app) *cobra.Command {
@@ -309,7 +309,7 @@ func (a *app) replaySpec(ctx context.Context, f *applyFlags, records []*event.Re
 		return apply.Spec{}, fmt.Errorf("open records: %w", err)
 	}
 	f.withoutOperation(opened)
-	targets, err := a.targets(f.into, "")
+	targets, err := a.targets(f.into, "", nil, nil)
 	if err != nil {
 		return apply.Spec{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sluice-data/sluice/apply"
@@ -80,7 +81,7 @@ func pathElement(name string) string {
 }
 
 // targets makes the targets of --into.
-func (a *app) targets(into, table string) (apply.Targets, error) {
+func (a *app) targets(into, table string, include, exclude []string) (apply.Targets, error) {
 	t, isTemplate, err := parseTemplate(into)
 	if err != nil {
 		return apply.Targets{}, err
@@ -88,6 +89,10 @@ func (a *app) targets(into, table string) (apply.Targets, error) {
 	var out apply.Targets
 	if table != "" {
 		out.Select = func(tab event.Table) bool { return tableMatches(tab, table) }
+	} else if include != nil || exclude != nil {
+		if out.Select, err = apply.SelectTables(include, exclude); err != nil {
+			return out, err
+		}
 	}
 	if !isTemplate {
 		out.Name = open.Base(into)
@@ -105,21 +110,7 @@ func (a *app) targets(into, table string) (apply.Targets, error) {
 // tableMatches compares --table with a source table: its name alone, or with as
 // many of the names above it as were given.
 func tableMatches(tab event.Table, want string) bool {
-	names := []string{tab.Name}
-	for _, above := range []string{tab.Schema, tab.Database} {
-		if above != "" {
-			names = append(names, above+"."+names[len(names)-1])
-		}
-	}
-	if tab.Schema != "" && tab.Database != "" {
-		names = append(names, tab.Database+"."+tab.Name)
-	}
-	for _, n := range names {
-		if n == want {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(apply.TableNames(tab), want)
 }
 
 // below answers a store for each target under a path that the user named:

@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-fast check lint setup-engines fuzz bench coverage release-check record-corpus clean
+.PHONY: help build demo test test-fast check lint setup-engines fuzz bench bench-quick bench-go coverage release-check record-corpus clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,14 @@ FUZZTIME ?= 30s
 fuzz: ## every fuzzer for FUZZTIME (30s)
 	conformance/fuzz.sh $(FUZZTIME)
 
-bench: ## every benchmark, once
+BENCH ?=
+bench: ## the workloads of docs/benchmarks.md beside other engines, about an hour (BENCH: arguments of bench.py)
+	conformance/bench/run.sh --write docs/benchmarks.md $(BENCH)
+
+bench-quick: ## the same over small tables, one run each
+	conformance/bench/run.sh --quick $(BENCH)
+
+bench-go: ## every benchmark of the Go packages, once
 	go test -run '^$$' -bench . -benchtime 1x ./...
 
 coverage: ## rewrite docs/coverage.md from the names of the tests

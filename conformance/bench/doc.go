@@ -6,7 +6,7 @@
 //	bench filter TABLE LOW HIGH   rows with LOW <= id <= HIGH
 //	bench open TABLE ID           all files, and those that may hold the key
 //	bench append TABLE FILE       the rows of an Arrow IPC file into a new table
-//	bench feed TABLE              the whole change feed
+//	bench feed TABLE              the change feed from version 10 on
 //
 // bench.py beside it runs sluice and its peers (peers.py) over tables of tables.py
 // and prints the table of docs/benchmarks.md; setup.sh installs the peers.

@@ -3,7 +3,7 @@ all contenders did the same.
 
     peers.py deltars merge TABLE FILE      one batch
     peers.py deltars merges TABLE FILE EACH COUNT   batches of EACH rows, the first COUNT of the file
-    peers.py deltars cdf TABLE             the whole change feed
+    peers.py deltars cdf TABLE             the change feed from version 10 on
     peers.py deltars open TABLE ID         files that may hold the key
     peers.py deltars scan|count|filter TABLE [LOW HIGH]
     peers.py deltars append TABLE FILE     rows of an Arrow IPC file into a new table
@@ -40,7 +40,7 @@ def deltars(work, path, *args):
             merge(path, batches.slice(i * each, each))
         return f"{args[2]} batches"
     if work == "cdf":
-        return sum(b.num_rows for b in DeltaTable(path).load_cdf(starting_version=1))
+        return sum(b.num_rows for b in DeltaTable(path).load_cdf(starting_version=10))
     if work == "open":
         import pyarrow.compute as pc
         files = pa.table(DeltaTable(path).get_add_actions(flatten=True))
@@ -85,7 +85,7 @@ def duckdb(work, path, *args):
     if work == "scan":
         return d.sql(f"select * from {t}").to_arrow_table().num_rows
     if work == "count":
-        return d.sql(f"select count(*) from {t}").fetchone()[0]
+        return d.sql(f"select count(*) from {t}").fetchall()[0][0]
     return d.sql(f"select * from {t} where id between {args[0]} and {args[1]}").to_arrow_table().num_rows
 
 

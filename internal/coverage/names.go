@@ -125,7 +125,8 @@ func UnknownNames(root, page string) ([]string, error) {
 		switch {
 		case identifier.MatchString(word):
 			pkg := identifier.FindStringSubmatch(word)[1]
-			if known.packages[pkg] && !known.declared[word] && !exists(root, word) {
+			property := pkg == "delta" && word[len("delta.")] >= 'a' // delta.appendOnly
+			if known.packages[pkg] && !property && !known.declared[word] && !exists(root, word) {
 				out = append(out, word)
 			}
 		case treePath.MatchString(word):

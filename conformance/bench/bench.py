@@ -20,6 +20,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -63,9 +64,12 @@ class Bench:
     def run(self, argv, table):
         before = files(table)
         start = time.monotonic()
-        p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.dir)
-        out, err = p.stdout.read(), p.stderr.read()
-        _, status, use = os.wait4(p.pid, 0)
+        # Files, since a pipe that nobody empties would stop a talkative child.
+        with tempfile.TemporaryFile() as o, tempfile.TemporaryFile() as e:
+            p = subprocess.Popen(argv, stdout=o, stderr=e, cwd=self.dir)
+            _, status, use = os.wait4(p.pid, 0)
+            o.seek(0), e.seek(0)
+            out, err = o.read(), e.read()
         wall = time.monotonic() - start
         if status != 0:
             raise RuntimeError(f"{' '.join(argv)}: {(err or out).decode()[-2000:]}")

@@ -11,6 +11,7 @@ all contenders did the same.
     peers.py duckdb scan|count|filter DIR [LOW HIGH]   over the Parquet files alone
 """
 
+import os
 import sys
 
 COLUMNS = ["customer_id", "status", "city", "amount", "quantity", "note", "discount", "updated_at", "seq"]
@@ -90,4 +91,5 @@ def duckdb(work, path, *args):
 
 
 if __name__ == "__main__":
-    print({"deltars": deltars, "sail": sail, "duckdb": duckdb}[sys.argv[1]](*sys.argv[2:]))
+    print({"deltars": deltars, "sail": sail, "duckdb": duckdb}[sys.argv[1]](*sys.argv[2:]), flush=True)
+    os._exit(0)  # the threads of Sail's server end late or never

@@ -12,6 +12,10 @@ cd "$(dirname "$0")/.."
 # elsewhere. SLUICE_SEED=0 draws new ones.
 export SLUICE_SEED=${SLUICE_SEED:-1}
 
+# A program with the race detector sleeps a second before it ends, to catch what
+# still runs; the tests of the command start it some hundred times.
+export GORACE=${GORACE:-atexit_sleep_ms=10}
+
 go build -o bin/testreport ./internal/testreport
 module=$(go list -m)
 heavy=$(go list ./... | grep -E "^$module/conformance(/|$)" || true)

@@ -19,9 +19,9 @@ const (
 	askEvery = 200 * time.Millisecond
 )
 
-// follow reads the stream from a position to where the server's WAL ends now. The
-// position that it is given is committed by every target, so the server may forget
-// what lies before it.
+// follow reads the stream from a position to where the server's WAL ends now. After a
+// lost connection that position is what was read, so the server is told what every
+// target has committed, and no more (invariant 6).
 func (s *Source) follow(ctx context.Context, start event.Position, began time.Time, yield func(*event.Record, error) bool) error {
 	if s.stream != nil && start.Offset < s.yielded {
 		// Something that was read did not arrive everywhere: read it again.
@@ -39,8 +39,8 @@ func (s *Source) follow(ctx context.Context, start event.Position, began time.Ti
 		clear(s.relations)
 		s.pos[start.Source] = start
 	}
-	if have := s.stream.confirmed.Load(); start.Offset > have {
-		s.stream.confirmed.Store(start.Offset)
+	if s.committed > s.stream.confirmed.Load() {
+		s.stream.confirmed.Store(s.committed)
 	}
 	var target int64
 	if err := s.conn.QueryRow(ctx, `select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end) - '0/0'::pg_lsn)::bigint`).Scan(&target); err != nil {

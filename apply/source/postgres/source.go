@@ -32,14 +32,17 @@ type Source struct {
 	// how many there are.
 	Progress func(table string, rows, estimate int64)
 
-	conn    *pgx.Conn // for queries
-	stream  *stream
-	server  *server
-	pos     map[string]event.Position
-	yielded int64           // End of the newest record of the stream that was yielded
-	anew    map[string]bool // tables that this process has copied
-	warned  map[string]bool
-	types   map[uint32]bool // told to the decoder
+	conn   *pgx.Conn // for queries
+	stream *stream
+	server *server
+	pos    map[string]event.Position
+	// committed is the position in the stream that this reading began with, which every
+	// target has; 0 if there is none.
+	committed int64
+	yielded   int64           // End of the newest record of the stream that was yielded
+	anew      map[string]bool // tables that this process has copied
+	warned    map[string]bool
+	types     map[uint32]bool // told to the decoder
 	// relations are the R messages of the open stream, which says each only once, by
 	// their tables; replayed says that this reading's decoder has them.
 	relations map[uint32][]byte
@@ -135,9 +138,13 @@ func (s *Source) Records(ctx context.Context, from map[string]event.Position) it
 // tables without rows, which leave no trace anywhere. The decoder is a new one.
 func (s *Source) begin(from map[string]event.Position) {
 	maps.DeleteFunc(s.pos, func(_ string, p event.Position) bool { return !p.Done || p.Offset > 0 })
+	s.committed = 0
 	for id, p := range from {
 		if strings.HasPrefix(id, "postgres:") {
 			s.pos[id] = p
+			if strings.HasSuffix(id, "/stream") {
+				s.committed = p.Offset
+			}
 		}
 	}
 	clear(s.types)

@@ -34,7 +34,7 @@ type message struct {
 }
 
 // stream reads a slot in the background and answers the server, also while nobody takes
-// messages. confirmed is what the server may forget.
+// messages. confirmed is what the server may forget, 0 while nothing is committed.
 type stream struct {
 	messages  chan message
 	confirmed atomic.Int64
@@ -63,7 +63,7 @@ func (s *Source) openStream(ctx context.Context, v *server, at int64) (*stream, 
 	// The stream outlives the reading that opened it; Close ends it.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	st := &stream{messages: make(chan message, streamQueue), cancel: cancel, done: make(chan struct{}), assembler: Assembler{Dir: s.opt.SpillDir}, place: framer{end: at}}
-	st.confirmed.Store(at)
+	st.confirmed.Store(s.committed)
 	go func() {
 		defer close(st.done)
 		defer close(st.messages)

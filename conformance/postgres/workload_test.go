@@ -115,7 +115,7 @@ func (w *workload) session(rng *rand.Rand) error {
 		switch {
 		case err == nil:
 			w.committed.Add(1)
-		case errors.As(err, &pg) && (pg.Code == "23505" || pg.Code == "40P01" || pg.Code[:3] == "57P"): // a key is taken, a deadlock, a shutdown
+		case errors.As(err, &pg) && (pg.Code == "23505" || pg.Code[:2] == "40" || pg.Code[:3] == "57P"): // a key is taken, a rollback for another session's sake, a shutdown
 		case conn.IsClosed():
 		default:
 			return err

@@ -313,6 +313,9 @@ func (a *auditor) checkpoint(ctx context.Context, set *checkpointSet) error {
 		return a.damage(err, f)
 	}
 	cfg, err := NewTableConfig(state.Protocol, state.Metadata)
+	if errors.Is(err, ErrUnsupported) {
+		return nil // it may be whole: not for us to judge, still less to delete
+	}
 	if err != nil {
 		a.bad[key] = a.st != nil
 		return a.damage(err, f)

@@ -2,15 +2,22 @@ package deltalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/sluice-data/sluice/storage"
 )
 
 // Repair audits the log and puts right what can be put right without loss: derived
 // files that are damaged or differ from the commits are deleted, as is a
 // _last_checkpoint that names none that is whole; readers then list. It gives the
 // findings that it dealt with; the others need a decision. Nothing that a commit needs is touched, and
-// a checkpoint is deleted only when the commits make its state without it.
+// a checkpoint is deleted only when the commits make its state without it. A table that
+// is not supported is refused by name.
 func (l *Log) Repair(ctx context.Context) ([]Finding, error) {
+	if _, err := l.Latest(ctx); errors.Is(err, ErrUnsupported) {
+		return nil, err
+	}
 	a, err := l.audit(ctx)
 	if err != nil {
 		return nil, err
@@ -33,8 +40,14 @@ func (l *Log) Repair(ctx context.Context) ([]Finding, error) {
 			}
 		}
 	}
-	for _, key := range sortedKeys(doomed) {
-		if err := l.store.Delete(ctx, key); err != nil {
+	// The pointer goes first: a crash in between leaves none to a file that is gone.
+	hintKey := LogDir + hintName
+	order := sortedKeys(doomed)
+	if doomed[hintKey] {
+		order = append([]string{hintKey}, order...)
+	}
+	for _, key := range order {
+		if err := l.store.Delete(ctx, key); err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return nil, fmt.Errorf("delete %s: %w", key, err)
 		}
 	}

@@ -31,7 +31,6 @@ func Untrue(ctx context.Context, store storage.Store, l *Layout, add *deltalog.A
 		}
 	})
 	actual := newCollector(l.file, every, math.MaxInt32, true)
-	var columns []string
 	fields := make([]schema.Field, len(l.file.Fields))
 	names := make([]string, len(l.file.Fields))
 	for i, c := range l.columns {
@@ -39,10 +38,9 @@ func Untrue(ctx context.Context, store storage.Store, l *Layout, add *deltalog.A
 			fields[c.file], names[c.file] = l.Schema.Fields[i], l.Schema.Fields[i].Name
 		}
 	}
-	columns = append(columns, names...)
 	logical := &schema.Struct{Fields: fields}
 	var out []string
-	for b, err := range Read(ctx, store, l, add, ReadOptions{Columns: columns}) {
+	for b, err := range Read(ctx, store, l, add, ReadOptions{Columns: names}) {
 		if err != nil {
 			return nil, err
 		}

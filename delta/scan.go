@@ -3,6 +3,7 @@ package delta
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/expr"
+	"github.com/sluice-data/sluice/internal/pipeline"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -142,37 +144,70 @@ func (s *Scan) limited(ctx context.Context, limit int64) iter.Seq2[arrow.RecordB
 			yield(nil, err)
 			return
 		}
-		left := limit
 		ro := datafile.ReadOptions{Columns: s.read, Hidden: s.o.Hidden, RowIDs: s.o.RowIDs, Filter: s.where}
 		if limit > 0 && s.where == nil && limit < 4096 {
 			ro.BatchRows = int(limit)
 		}
+		left := limit
+		for rows, err := range s.rows(ctx, files, ro, limit > 0) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if limit > 0 && rows.NumRows() > left {
+				cut := rows.NewSlice(0, left)
+				rows.Release()
+				rows = cut
+			}
+			left -= rows.NumRows()
+			ok := yield(rows, nil)
+			rows.Release()
+			if !ok || limit > 0 && left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// readAhead is how many batches of a file wait for the ones before it to be read.
+const readAhead = 2
+
+// rows streams the rows of the files in their order; batches are the consumer's. Of
+// several files as many are read at once as there are workers, unless few of the rows
+// may be wanted.
+func (s *Scan) rows(ctx context.Context, files []*deltalog.Add, ro datafile.ReadOptions, few bool) iter.Seq2[arrow.RecordBatch, error] {
+	read := func(ctx context.Context, a *deltalog.Add) iter.Seq2[arrow.RecordBatch, error] {
+		return s.fileRows(ctx, a, ro)
+	}
+	if !few && len(files) > 1 && s.t.opts.Workers > 1 {
+		return pipeline.Streams(ctx, s.t.opts.Workers, readAhead, slices.Values(files), read, arrow.RecordBatch.Release)
+	}
+	return func(yield func(arrow.RecordBatch, error) bool) {
 		for _, a := range files {
-			for b, err := range datafile.Read(ctx, s.t.store, s.layout, a, ro) {
-				if err != nil {
-					yield(nil, err)
+			for b, err := range read(ctx, a) {
+				if !yield(b, err) || err != nil {
 					return
 				}
-				rows := b.RecordBatch
-				var named arrow.RecordBatch
-				if s.o.RowIDs {
-					named = nameRowIDs(rows)
-					rows = named
-				}
-				if limit > 0 {
-					if rows.NumRows() > left {
-						rows = rows.NewSlice(0, left)
-						defer rows.Release()
-					}
-					left -= rows.NumRows()
-				}
-				ok := yield(rows, nil)
-				if named != nil {
-					named.Release()
-				}
-				if !ok || limit > 0 && left == 0 {
-					return
-				}
+			}
+		}
+	}
+}
+
+func (s *Scan) fileRows(ctx context.Context, a *deltalog.Add, ro datafile.ReadOptions) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for b, err := range datafile.Read(ctx, s.t.store, s.layout, a, ro) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			rows := b.RecordBatch
+			if s.o.RowIDs {
+				rows = nameRowIDs(rows)
+			} else {
+				rows.Retain()
+			}
+			if !yield(rows, nil) {
+				return
 			}
 		}
 	}

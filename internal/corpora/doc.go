@@ -9,7 +9,7 @@
 //     canonical text per database type.
 //  3. What a stream does not carry ([Differs]) is judged by what the events say.
 //
-// Entry points: [Load], [ExpectedRows], [CanonRows], [SameRows], [Fold].
+// Entry points: [Load], [ExpectedRows], [CanonRows], [SameRows], [Fold], [Seeds].
 //
 // Only tests import the package.
 package corpora

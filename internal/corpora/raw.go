@@ -15,7 +15,7 @@ import (
 )
 
 // openPlain opens a corpus file with other libraries' code than the source's.
-func openPlain(t *testing.T, path string) io.Reader {
+func openPlain(t testing.TB, path string) io.Reader {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {

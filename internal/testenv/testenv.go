@@ -28,24 +28,47 @@ func RepoRoot(tb testing.TB) string {
 // beside a folder above it (a worktree may lie deeper). Absent: skip.
 func SharedDir(tb testing.TB, elem ...string) string {
 	tb.Helper()
-	base := os.Getenv("SLUICE_SHARED")
+	base := sharedBase(tb)
 	if base == "" {
-		for dir := filepath.Dir(RepoRoot(tb)); ; dir = filepath.Dir(dir) {
-			d := filepath.Join(dir, "shared")
-			if isDir(filepath.Join(d, "golden")) || isDir(filepath.Join(d, "corpora")) {
-				base = d
-				break
-			}
-			if dir == filepath.Dir(dir) {
-				tb.Skip("shared test material not found: set SLUICE_SHARED or put it in ../shared beside the repository")
-			}
-		}
+		tb.Skip("shared test material not found: set SLUICE_SHARED or put it in ../shared beside the repository")
 	}
 	path := filepath.Join(append([]string{base}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
 		tb.Skipf("shared test material not found: %v", err)
 	}
 	return path
+}
+
+// SharedFiles are the files of the shared folder that match a pattern, for seeds
+// of fuzzers, which do without where there are none.
+func SharedFiles(tb testing.TB, pattern ...string) []string {
+	tb.Helper()
+	base := sharedBase(tb)
+	if base == "" {
+		return nil
+	}
+	paths, err := filepath.Glob(filepath.Join(append([]string{base}, pattern...)...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return paths
+}
+
+// sharedBase is the folder of shared material, "" if there is none.
+func sharedBase(tb testing.TB) string {
+	tb.Helper()
+	if base := os.Getenv("SLUICE_SHARED"); base != "" {
+		return base
+	}
+	for dir := filepath.Dir(RepoRoot(tb)); ; dir = filepath.Dir(dir) {
+		d := filepath.Join(dir, "shared")
+		if isDir(filepath.Join(d, "golden")) || isDir(filepath.Join(d, "corpora")) {
+			return d
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
 }
 
 func isDir(path string) bool {

@@ -3,10 +3,64 @@ package avro
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"testing"
+
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/corpora"
+	"github.com/sluice-data/sluice/internal/testenv"
 )
+
+// recordedSchemas are the schemas of recorded streams by id, and a small one.
+type recordedSchemas map[string]string
+
+func (s recordedSchemas) Schema(_ context.Context, r Ref) ([]byte, error) {
+	if text, ok := s[r.ID]; ok {
+		return []byte(text), nil
+	}
+	return nil, errors.New("no such schema")
+}
+
+// FuzzTranslator: no framed bytes panic, and what comes out of them is JSON. The
+// seeds are keys and values that a real connector wrote, with their real schemas.
+func FuzzTranslator(f *testing.F) {
+	schemas := recordedSchemas{"9999": `{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"]},{"name":"b","type":{"type":"map","values":"bytes"}}]}`}
+	f.Add([]byte("\x00\x00\x00\x27\x0f\x02\x02\x02\x02k\x02\xff\x00"))
+	for _, path := range testenv.SharedFiles(f, "corpora", "producers", "pg-shop-avro", "schemas.json") {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		var all map[string]struct{ Schema string }
+		if err := json.Unmarshal(raw, &all); err != nil {
+			f.Fatal(err)
+		}
+		for id, s := range all {
+			schemas[id] = s.Schema
+		}
+	}
+	for _, s := range corpora.Seeds(f, 300, "producers", "pg-shop-avro", "events.jsonl*") {
+		for _, text := range [][]byte{s.Key, s.Value} {
+			if b, err := base64.StdEncoding.DecodeString(string(text)); err == nil && len(b) > 0 {
+				f.Add(b)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, framed []byte) {
+		tr, err := NewTranslator(Options{Schemas: schemas})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := tr.Record(context.Background(), &event.Record{Value: framed})
+		if err == nil && framed != nil && !json.Valid(out.Value) {
+			t.Errorf("%x became %q", framed, out.Value)
+		}
+	})
+}
 
 // FuzzContainer: no bytes make a container file panic, hang or hold more than a
 // small multiple of their number.

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/corpora"
 )
 
 // fuzz feeds one decoder a record of the fuzzer between two of the matrix's. No bytes
 // make it panic, lose a row it does not report, give a null key, or a state that a
-// fresh decoder does not take.
-func fuzz(f *testing.F, format, cells string) {
+// fresh decoder does not take. recorded are the corpora of the format.
+func fuzz(f *testing.F, format, cells string, recorded ...string) {
 	var good []string
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "matrix", cells+"*"))
 	if err != nil || len(paths) == 0 {
@@ -35,6 +36,11 @@ func fuzz(f *testing.F, format, cells string) {
 	}
 	if len(good) == 0 {
 		f.Fatal("no seeds")
+	}
+	for _, pattern := range recorded {
+		for _, s := range corpora.Seeds(f, 40, strings.Split(pattern, "/")...) {
+			f.Add(s.Key, s.Value)
+		}
 	}
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		d, err := New(Options{Format: format, Keys: []string{"id"}})
@@ -85,18 +91,36 @@ func fuzz(f *testing.F, format, cells string) {
 	})
 }
 
-func FuzzDecoder_Maxwell(f *testing.F)    { fuzz(f, "maxwell", "F4.") }
-func FuzzDecoder_Canal(f *testing.F)      { fuzz(f, "canal", "F5.") }
-func FuzzDecoder_TiCDC(f *testing.F)      { fuzz(f, "ticdc", "F5.") }
-func FuzzDecoder_Aliyun(f *testing.F)     { fuzz(f, "aliyun", "F5.A_aliyun") }
-func FuzzDecoder_DMS(f *testing.F)        { fuzz(f, "dms", "F6.") }
-func FuzzDecoder_GoldenGate(f *testing.F) { fuzz(f, "goldengate", "F7.") }
-func FuzzDecoder_Qlik(f *testing.F)       { fuzz(f, "qlik", "F8.") }
-func FuzzDecoder_Airbyte(f *testing.F)    { fuzz(f, "airbyte", "F9.") }
-func FuzzDecoder_Fivetran(f *testing.F)   { fuzz(f, "fivetran", "F9.") }
-func FuzzDecoder_Singer(f *testing.F)     { fuzz(f, "singer", "F9.") }
-func FuzzDecoder_SQLServer(f *testing.F)  { fuzz(f, "sqlserver-cdc", "F10.") }
-func FuzzDecoder_Wal2JSON(f *testing.F)   { fuzz(f, "wal2json", "F11.") }
-func FuzzDecoder_MongoDB(f *testing.F)    { fuzz(f, "mongodb", "F12.") }
-func FuzzDecoder_DynamoDB(f *testing.F)   { fuzz(f, "dynamodb", "F13.") }
-func FuzzDecoder_Flink(f *testing.F)      { fuzz(f, "flink", "F14.") }
+func FuzzDecoder_Maxwell(f *testing.F) {
+	fuzz(f, "maxwell", "F4.", "foreign/maxwell/*/events.jsonl", "producers/maxwell-*/events.jsonl*")
+}
+func FuzzDecoder_Canal(f *testing.F) {
+	fuzz(f, "canal", "F5.", "foreign/canal/*/events.jsonl", "producers/canal-*/events.jsonl*")
+}
+func FuzzDecoder_TiCDC(f *testing.F) { fuzz(f, "ticdc", "F5.") }
+func FuzzDecoder_Aliyun(f *testing.F) {
+	fuzz(f, "aliyun", "F5.A_aliyun", "foreign/aliyun-json/*/events.jsonl")
+}
+func FuzzDecoder_DMS(f *testing.F)        { fuzz(f, "dms", "F6.", "foreign/dms-json/*/events.jsonl") }
+func FuzzDecoder_GoldenGate(f *testing.F) { fuzz(f, "goldengate", "F7.", "foreign/ogg/*/events.jsonl") }
+func FuzzDecoder_Qlik(f *testing.F)       { fuzz(f, "qlik", "F8.", "foreign/qlik/*/events.jsonl") }
+func FuzzDecoder_Airbyte(f *testing.F)    { fuzz(f, "airbyte", "F9.", "foreign/airbyte/*/events.jsonl") }
+func FuzzDecoder_Fivetran(f *testing.F) {
+	fuzz(f, "fivetran", "F9.", "foreign/fivetran/*/events.jsonl")
+}
+func FuzzDecoder_Singer(f *testing.F) { fuzz(f, "singer", "F9.", "foreign/singer/*/events.jsonl") }
+func FuzzDecoder_SQLServer(f *testing.F) {
+	fuzz(f, "sqlserver-cdc", "F10.", "foreign/sqlserver-cdc/*/events.jsonl")
+}
+func FuzzDecoder_Wal2JSON(f *testing.F) {
+	fuzz(f, "wal2json", "F11.", "foreign/wal2json/*/events.jsonl", "debezium/pg-wal2json/wal2json-v*")
+}
+func FuzzDecoder_MongoDB(f *testing.F) {
+	fuzz(f, "mongodb", "F12.", "foreign/mongodb-changestream/*/events.jsonl")
+}
+func FuzzDecoder_DynamoDB(f *testing.F) {
+	fuzz(f, "dynamodb", "F13.", "foreign/dynamodb-streams/*/events.jsonl")
+}
+func FuzzDecoder_Flink(f *testing.F) {
+	fuzz(f, "flink", "F14.", "foreign/flink-changelog-json/*/events.jsonl")
+}

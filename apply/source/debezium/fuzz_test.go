@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/corpora"
 )
 
 // add decodes one record and checks that it became exactly one thing: a row (two
@@ -49,6 +50,11 @@ func FuzzDecoder(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s), []byte(`{"id":1}`), false)
 		f.Add([]byte(s), []byte(nil), true)
+	}
+	for _, folder := range []string{"debezium/*", "foreign/debezium-json/*", "foreign/debezium-mongodb/*", "foreign/debezium-flat/*", "foreign/kafka-connect-json/*"} {
+		for _, s := range corpora.Seeds(f, 20, append(strings.Split(folder, "/"), "events.jsonl*")...) {
+			f.Add(s.Value, s.Key, strings.Contains(folder, "flat"))
+		}
 	}
 	f.Fuzz(func(t *testing.T, value, key []byte, flat bool) {
 		d, err := New(Options{Flat: flat})

@@ -2,11 +2,15 @@ package postgres
 
 import (
 	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sluice-data/sluice/internal/corpora"
 )
 
 // piece writes messages of protocol 2.
@@ -146,6 +150,15 @@ func FuzzDecoder(f *testing.F) {
 	f.Add([]byte("I\x00\x00\x00\x07N\x00\x02t\x00\x00\x00\x011t\x00\x00\x00\x03{1}"))
 	f.Add([]byte("U\x00\x00\x00\x07K\x00\x02t\x00\x00\x00\x011nN\x00\x02t\x00\x00\x00\x012u"))
 	f.Add([]byte("T\x00\x00\x00\x01\x00\x00\x00\x00\x07"))
+	for _, s := range corpora.Seeds(f, 300, "producers", "pg-pgoutput-plain", "events.jsonl*") {
+		var m struct{ Data string }
+		if json.Unmarshal(s.Value, &m) != nil {
+			continue
+		}
+		if b, err := hex.DecodeString(m.Data); err == nil {
+			f.Add(b)
+		}
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := NewDecoder(DecoderOptions{})
 		begin := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte{'B', 0, 0, 0, 0, 0, 0, 0, 5}, 0), 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/corpora"
 	"github.com/sluice-data/sluice/log/schema"
 )
 
@@ -18,6 +19,9 @@ func FuzzDecoder(f *testing.F) {
 	for _, s := range []string{`{"id":1,"op":"I","v":[1,"x",{}]}`, `{"id":9223372036854775808,"n":1e3}`, `[1]`, `null`, `{"id":1,"id":2}`, `{"op":"TRUNCATE"}`} {
 		f.Add([]byte(s), true)
 		f.Add([]byte(s), false)
+	}
+	for _, s := range corpora.Seeds(f, 40, "foreign", "kafka-connect-json", "*", "events.jsonl") {
+		f.Add(s.Value, false)
 	}
 	ddl, err := schema.ParseDDL("id BIGINT, n DECIMAL(10,2), d DATE, t TIMESTAMP, v ARRAY<STRING>, s STRUCT<a: INT, b: MAP<STRING, DOUBLE>>")
 	if err != nil {

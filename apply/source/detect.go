@@ -56,26 +56,40 @@ func Detect(sample []*event.Record) (Format, string, error) {
 		return "", "", &Error{Code: "FORMAT_UNCLEAR", Reason: fmt.Sprintf("of %d records %s; name the format with --format", data, strings.Join(parts, ", "))}
 	}
 	explain := fmt.Sprintf("%d of %d sampled records are %s", votes[best], data, best)
+	sign := signs[best]
+	if r := sample[0]; r.Columns != nil && changes.FileFormat(r.Source) == best {
+		sign = "by the names of their files"
+	}
+	if sign != "" {
+		explain += " (" + sign + ")"
+	}
 	switch best {
 	case "debezium":
-		return Debezium, explain + " (op and source block)", nil
+		return Debezium, explain, nil
 	case "debezium-unwrapped":
-		return DebeziumPlain, explain + " (__deleted or __op in a flat row)", nil
+		return DebeziumPlain, explain, nil
 	case "rows":
-		return Rows, explain + " (no change format recognised)", nil
+		return Rows, explain, nil
 	case "unreadable":
 		return "", "", &Error{Code: "FORMAT_UNCLEAR", Reason: fmt.Sprintf("%d of %d records are no JSON objects; name the format with --format", votes[best], data)}
 	}
 	if slices.Contains(changes.Names(), best) {
-		if r := sample[0]; r.Columns != nil && changes.FileFormat(r.Source) == best {
-			explain += " (by the names of their files)"
-		}
 		return Format(best), explain, nil
 	}
 	if best == framedAvro {
 		return "", "", &Error{Code: "UNSUPPORTED_FORMAT", Reason: explain + ": name the registry with --option registry=URL"}
 	}
 	return "", "", &Error{Code: "UNSUPPORTED_FORMAT", Reason: explain + ", which is not read yet"}
+}
+
+// signs say what the records of a format are known by.
+var signs = map[string]string{
+	"debezium": "op and source block", "debezium-unwrapped": "__deleted or __op in a flat row", "rows": "no change format recognised",
+	"maxwell": "database, table, type and a data object", "canal": "isDdl, type and mysqlType", "ticdc": "commitTs with version and type, or frames of the open protocol",
+	"dms": "metadata with a record-type", "goldengate": "op_type, op_ts and pos", "qlik": "change sequences in headers", "airbyte": "_ab_cdc_ or _airbyte_ columns, or protocol lines",
+	"fivetran": "_fivetran_ columns, or operations on tables", "singer": "_sdc_ columns, or messages of a stream", "sqlserver-cdc": "__$operation and __$start_lsn",
+	"wal2json": "change lists, or actions", "mongodb": "operationType and ns", "dynamodb": "dynamodb records, or lines of an export", "flink": "op +I, -U, +U or -D beside data",
+	"aliyun": "payload beside a schema of dataColumns",
 }
 
 // framedAvro is the print of a record with a registry's framing.

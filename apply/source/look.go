@@ -36,9 +36,10 @@ type LookTable struct {
 	Keys, Sequence []string
 	Columns        *schema.Struct
 	Changes        map[event.Op]int64
-	// Sample is one row of Columns: the first that is no delete or truncate, nil if
-	// there is none.
-	Sample arrow.RecordBatch
+	// Sample is one row, the first that is no delete or truncate, nil if there is
+	// none; SampleColumns are its columns, which may be fewer than Columns.
+	Sample        arrow.RecordBatch
+	SampleColumns *schema.Struct
 }
 
 // LookAt opens a source, decodes its first records and says what is in them.
@@ -78,7 +79,7 @@ func LookAt(ctx context.Context, s Spec) (*Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Controls, out.Poison, out.Warnings = decoded.Controls, decoded.Poison, decoded.Warnings
+	out.Controls, out.Poison, out.Warnings = decoded.Controls, decoded.Poison, append(opened.Doubts, decoded.Warnings...)
 	for _, b := range decoded.Batches {
 		out.add(b)
 	}
@@ -108,7 +109,7 @@ func (l *Look) add(b *event.Batch) {
 	for r, op := range b.Ops {
 		t.Changes[op]++
 		if op != event.Delete && op != event.Truncate && t.Sample == nil {
-			t.Sample = b.Rows.NewSlice(int64(r), int64(r)+1)
+			t.Sample, t.SampleColumns = b.Rows.NewSlice(int64(r), int64(r)+1), b.Columns
 		}
 	}
 }

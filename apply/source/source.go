@@ -131,6 +131,8 @@ type Opened struct {
 	Format     Format
 	// Explain says why that format, where it was detected.
 	Explain string
+	// Doubts are reasons why detection may be wrong; Open tells them to Spec.Warn.
+	Doubts []string
 	// OnPoisonFail: poison stops the flow by default (plain rows); other formats
 	// quarantine it.
 	OnPoisonFail bool
@@ -230,6 +232,14 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 	if auto {
 		if out.Format, out.Explain, err = Detect(sample); err != nil {
 			return nil, err
+		}
+		if out.Format == Rows {
+			out.Doubts = doubts(sample)
+		}
+		for _, w := range out.Doubts {
+			if s.Warn != nil && !s.look {
+				s.Warn("%s", w)
+			}
 		}
 	}
 	if out.Format == Rows && !s.NoOp && rest["op_column"] == "" {

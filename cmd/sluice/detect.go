@@ -131,7 +131,7 @@ func resultOf(l *source.Look) (*lookResult, error) {
 		}
 		if t.Sample != nil {
 			var out bytes.Buffer
-			w, err := rowio.NewWriter(&out, rowio.JSONL, t.Columns, rowio.WriteOptions{})
+			w, err := rowio.NewWriter(&out, rowio.JSONL, t.SampleColumns, rowio.WriteOptions{})
 			if err != nil {
 				return nil, fmt.Errorf("print sample row: %w", err)
 			}
@@ -144,10 +144,10 @@ func resultOf(l *source.Look) (*lookResult, error) {
 			row.Sample = json.RawMessage(bytes.TrimSpace(out.Bytes()))
 		}
 		if len(t.Keys) == 0 {
-			r.Warnings = append(r.Warnings, "table "+row.Table+" names no key: apply needs --keys")
+			r.Warnings = append(r.Warnings, theTable(row.Table)+" names no key: apply needs --keys")
 		}
 		if len(t.Sequence) == 0 {
-			r.Warnings = append(r.Warnings, "table "+row.Table+" has no position of its own: apply needs --sequence-by")
+			r.Warnings = append(r.Warnings, theTable(row.Table)+" has no position of its own: apply needs --sequence-by")
 		}
 		r.Tables = append(r.Tables, row)
 	}
@@ -161,6 +161,13 @@ func ddl(s *schema.Struct) string {
 		parts = append(parts, schema.QuoteName(f.Name)+" "+f.Type.String())
 	}
 	return strings.Join(parts, ", ")
+}
+
+func theTable(name string) string {
+	if name == "" {
+		return "the table"
+	}
+	return "table " + name
 }
 
 func tableName(t event.Table) string {
@@ -188,7 +195,7 @@ func (r *lookResult) summary() string {
 		var parts []string
 		for _, op := range []event.Op{event.Insert, event.Update, event.Upsert, event.Delete, event.Truncate} {
 			if n := t.Changes[changeWords[op]]; n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", n, changeWords[op]))
+				parts = append(parts, plural(n, strings.TrimSuffix(changeWords[op], "s"), changeWords[op]))
 			}
 		}
 		fmt.Fprintf(&b, "  changes   %s\n", strings.Join(parts, ", "))

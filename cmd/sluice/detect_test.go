@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-data/sluice/internal/testenv"
 )
 
 func TestDetect_BundledCorpus(t *testing.T) {
@@ -87,5 +89,67 @@ func TestDetect_TableAndFiles(t *testing.T) {
 	}
 	if out := must(t, dir, "detect", "20240517-083015123.csv", "--schema", "id BIGINT, v STRING", "--keys", "id"); !strings.Contains(out, "dms") {
 		t.Errorf("with columns: %s", out)
+	}
+}
+
+// TestDetect_EveryCorpus: detect says something of every recorded stream, and never
+// that it is broken itself.
+func TestDetect_EveryCorpus(t *testing.T) {
+	var dirs []string
+	for _, pattern := range []string{"corpora/foreign/*/*", "corpora/producers/*", "corpora/debezium/*"} {
+		dirs = append(dirs, testenv.SharedFiles(t, strings.Split(pattern, "/")...)...)
+	}
+	if len(dirs) == 0 {
+		testenv.SharedDir(t, "corpora")
+	}
+	tmp := t.TempDir()
+	for _, dir := range dirs {
+		var files []string
+		for _, name := range []string{"events*.jsonl*", "*.csv"} {
+			found, err := filepath.Glob(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, found...)
+		}
+		if len(files) == 0 {
+			continue
+		}
+		r := sluice(t, tmp, append([]string{"detect", "-o", "table"}, files...)...)
+		if strings.Contains(r.stderr, "INTERNAL") || r.code == 0 && !strings.Contains(r.stdout, "format    ") || r.code != 0 && !strings.Contains(r.stderr, "FORMAT_UNCLEAR") && !strings.Contains(r.stderr, "header=false") {
+			t.Errorf("%s: %d\n%s%s", dir, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// TestDetect_Doubts: input that only looks like plain rows is said to.
+func TestDetect_Doubts(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ text, want string }{
+		"message.jsonl": {`{"key":{"id":1},"value":{"id":1,"v":"x"}}`, "lack topic, partition and offset"},
+		"base64.jsonl":  {`{"value_b64":"AAAAAFEAAgI="}`, "lack topic, partition and offset"},
+		"bare.csv":      {"I,1,x\nU,1,y", "begins with the operation I"},
+		"op.csv":        {"Op,id,v\nI,1,x\nU,1,y", "--format dms"},
+		"people.csv":    {"I,id\nMarcus,1", ""},
+		"rows.jsonl":    {`{"key":1,"value":2,"name":"x"}`, ""},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(c.text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		text := must(t, dir, "detect", name, "-o", "table")
+		if c.want == "" && (strings.Contains(text, "lack topic") || strings.Contains(text, "operation")) || !strings.Contains(text, c.want) {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+	var line strings.Builder
+	for _, row := range []string{`{"id":1,"a":1}`, `{"id":1,"b":2}`} {
+		line.WriteString(`{"database":"d","table":"t","type":"insert","ts":1,"data":` + row + "}\n")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "later.jsonl"), []byte(line.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A column that appears later is no column of the first row.
+	if text := must(t, dir, "detect", "later.jsonl", "-o", "table"); !strings.Contains(text, `sample    {"id":1,"a":1}`) || !strings.Contains(text, "2 inserts") {
+		t.Error(text)
 	}
 }

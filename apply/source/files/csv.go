@@ -155,7 +155,7 @@ func (c *csvReader) setHeader() string {
 	for i, f := range c.fields {
 		name := string(c.text[f.off:f.end])
 		if name == "" || seen[name] {
-			return fmt.Sprintf("column %d of the header is empty or comes twice: %q", i+1, name)
+			return fmt.Sprintf("column %d of the header is empty or comes twice: %q; a file without header needs --option header=false", i+1, name)
 		}
 		seen[name] = true
 		c.header = append(c.header, name)

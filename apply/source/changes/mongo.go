@@ -62,7 +62,7 @@ func (f *mongo) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return err
 	}
 	if c.op != event.Truncate {
-		if err := f.image(&c, top, op); err != nil {
+		if err := f.image(d, &c, top, op); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (*mongo) seq(d *Decoder, r *event.Record, top []wire.Field) (wire.Seq, erro
 }
 
 // image makes columns of the document, or of what an update says of it.
-func (f *mongo) image(c *change, top []wire.Field, op string) error {
+func (f *mongo) image(d *Decoder, c *change, top []wire.Field, op string) error {
 	key := find(top, "documentKey")
 	if key.Kind != wire.Object {
 		return wire.Poison(event.PoisonKey, "KEY_ABSENT", "the event has no documentKey")
@@ -104,13 +104,14 @@ func (f *mongo) image(c *change, top []wire.Field, op string) error {
 	if err != nil {
 		return err
 	}
-	times := map[string]schema.Type{}
+	// Dates are told by their form; a column of an earlier run has none to show.
 	c.node = func(name string) *wire.Node {
-		if t := times[name]; t != nil {
-			return wire.NewNode(t, wire.Modes{})
+		if d.state.Declared[wire.TableKey(c.table)][name] != "" {
+			return wire.NewNode(schema.Timestamp, wire.Modes{})
 		}
 		return nil
 	}
+	defer func() { c.typed = strconv.AppendInt(nil, int64(len(d.state.Declared[wire.TableKey(c.table)])), 10) }()
 	put := func(fields []wire.Field) {
 		for _, fl := range fields {
 			name := string(fl.Key.Text(nil))
@@ -119,7 +120,7 @@ func (f *mongo) image(c *change, top []wire.Field, op string) error {
 			} else {
 				var t schema.Type
 				if fl.Val, t = wire.Extended(fl.Val); t != nil {
-					times[name] = t
+					fl.Val = f.date(d, c, name, fl.Val)
 				}
 			}
 			c.image = append(c.image, fl)
@@ -147,6 +148,22 @@ func (f *mongo) image(c *change, top []wire.Field, op string) error {
 		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "%s without document", op)
 	}
 	return nil
+}
+
+// date makes name a column of dates, unless it holds other values: then the date is text.
+func (*mongo) date(d *Decoder, c *change, name string, v wire.Token) wire.Token {
+	key := wire.TableKey(c.table)
+	if d.state.Declared[key][name] != "" {
+		return v
+	}
+	if t := d.tables[c.table]; t != nil && t.HoldsValues(name) {
+		return wire.DateText(v)
+	}
+	if d.state.Declared[key] == nil {
+		d.state.Declared[key] = map[string]string{}
+	}
+	d.state.Declared[key][name] = schema.Timestamp.String()
+	return v
 }
 
 // partial takes updatedFields and removedFields. A path into a column cannot be
@@ -186,7 +203,7 @@ func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
 		}
 		for _, fl := range fields {
 			path := string(fl.Key.Text(nil))
-			if strings.Contains(path, ".") {
+			if inside(path, u) {
 				if err := nested(path); err != nil {
 					return err
 				}
@@ -196,7 +213,7 @@ func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
 		}
 	}
 	for _, path := range texts(find(u, "removedFields")) {
-		if strings.Contains(path, ".") {
+		if inside(path, u) {
 			if err := nested(path); err != nil {
 				return err
 			}
@@ -213,14 +230,25 @@ func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
 		if head, _, _ := strings.Cut(name, "."); taken[head] {
 			continue
 		}
-		if doc.Kind != wire.Object {
-			continue // the array's column keeps its old text, longer than it should be
-		}
 		if err := nested(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// inside tells whether a path leads into a field. A name with a dot of its own is
+// told apart by disambiguatedPaths, which has such a path in one piece.
+func inside(path string, update []wire.Field) bool {
+	if !strings.Contains(path, ".") {
+		return false
+	}
+	if paths := find(update, "disambiguatedPaths"); paths.Kind == wire.Object {
+		if all, err := members(paths); err == nil && len(texts(find(all, path))) == 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // documentID makes one text of an _id, however its number is written: digits of

@@ -77,7 +77,7 @@ func (d *Decoder) change(r *event.Record, e *envelope) error {
 		row.Op = event.Delete
 		return d.delete(t, row, &src, keys, r.Headers)
 	}
-	if e.after.Kind != wire.Object && !(mongo && len(d.row) > 0) {
+	if e.after.Kind != wire.Object && !(mongo && len(d.row) > 0) && !e.partial {
 		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "op %q without an after image", e.op.Raw)
 	}
 	switch {
@@ -243,6 +243,11 @@ func (d *Decoder) upsert(t *table, row *wire.Row, keys []string, headers []event
 	if err := t.SetKeys(keys); err != nil {
 		return err
 	}
+	if d.whole {
+		if err := d.wholeColumns(t); err != nil {
+			return err
+		}
+	}
 	if err := d.fill(t, d.row); err != nil {
 		return err
 	}
@@ -257,6 +262,11 @@ func (d *Decoder) upsert(t *table, row *wire.Row, keys []string, headers []event
 		d.size(t)
 		if d.cells[c].Tok.Kind == wire.None {
 			d.cells[c].Tok = find(d.key, keys[i])
+		}
+	}
+	for i := range d.cells {
+		if d.whole && d.cells[i].Tok.Kind == wire.None {
+			d.cells[i].Tok.Kind = wire.Null
 		}
 	}
 	for i := range d.cells {

@@ -33,6 +33,7 @@ type Decoder struct {
 	top, src, row, old, key, other []wire.Field
 	keyNames                       []string
 	cells                          []wire.Cell
+	whole                          bool // the image is a document: what it lacks is null
 	name                           []byte
 }
 
@@ -47,6 +48,8 @@ type state struct {
 	// Keys are the key columns by table: a truncate names none, and may be the
 	// first record of a later run.
 	Keys map[string][]wire.TypedColumn `json:"keys,omitempty"`
+	// Columns are all columns of tables whose images are whole documents.
+	Columns map[string][]wire.TypedColumn `json:"columns,omitempty"`
 }
 
 // table is one source table with what its records taught.
@@ -57,6 +60,8 @@ type table struct {
 	// not whole (PostgreSQL's replica identity is not FULL); wholeBefore: one came with.
 	partialBefore, wholeBefore bool
 	keep                       bool
+	// whole: images are documents, so that columns of earlier runs belong to the table.
+	whole bool
 }
 
 // New makes a decoder; an error names every bad option.
@@ -68,7 +73,7 @@ func New(o Options) (*Decoder, error) {
 	return &Decoder{
 		opt: opt, unavailable: newPlaceholders(opt.placeholder),
 		tables: map[event.Table]*table{}, byName: map[string]*table{}, byTopic: map[string]*table{}, schema: schemaCache{plans: map[string]*cachedSchema{}},
-		state: state{Snapshot: map[string]int64{}, Types: map[string][]wire.TypedColumn{}, Keys: map[string][]wire.TypedColumn{}},
+		state: state{Snapshot: map[string]int64{}, Types: map[string][]wire.TypedColumn{}, Keys: map[string][]wire.TypedColumn{}, Columns: map[string][]wire.TypedColumn{}},
 	}, nil
 }
 
@@ -91,6 +96,13 @@ func (d *Decoder) State() string {
 	for _, t := range d.order {
 		if cols := t.Remember(); len(cols) > 0 {
 			d.state.Types[wire.TableKey(t.ID)] = cols
+		}
+		if t.whole {
+			var all []wire.TypedColumn
+			for _, f := range t.Schema().Fields {
+				all = append(all, wire.TypedColumn{Name: f.Name, Type: f.Type.String()})
+			}
+			d.state.Columns[wire.TableKey(t.ID)] = all
 		}
 		var keys []wire.TypedColumn
 		for i, c := range t.KeyIndex() {
@@ -128,6 +140,7 @@ func (d *Decoder) Restore(s string) error {
 	d.state.Deletes = d.state.Deletes || st.Deletes
 	maps.Copy(d.state.Types, st.Types)
 	maps.Copy(d.state.Keys, st.Keys)
+	maps.Copy(d.state.Columns, st.Columns)
 	return nil
 }
 
@@ -184,7 +197,7 @@ func badBytes(err error) error {
 }
 
 func (d *Decoder) add(r *event.Record) error {
-	d.top, d.src, d.row, d.old = d.top[:0], d.src[:0], d.row[:0], d.old[:0]
+	d.top, d.src, d.row, d.old, d.whole = d.top[:0], d.src[:0], d.row[:0], d.old[:0], false
 	if r.Fault != "" {
 		code, reason, _ := bytes.Cut([]byte(r.Fault), []byte(": "))
 		return wire.Poison(event.PoisonBytes, string(code), "%s", reason)

@@ -18,6 +18,7 @@ type envelope struct {
 	others                    int
 	connect                   *cachedSchema // of a value with its schema embedded
 	nullPayload               bool
+	partial                   bool // an update of a document that names what changed
 }
 
 // parse reads a value: the envelope (or flattened row) itself, or one wrapped as

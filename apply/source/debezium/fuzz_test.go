@@ -124,3 +124,24 @@ func TestDecoder_TruncateFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestDecoder_F1_B_DocumentsAcrossRuns: a document of a later run that lacks a field
+// says that it is null, though that run has not seen the field; a column of dates stays one.
+func TestDecoder_F1_B_DocumentsAcrossRuns(t *testing.T) {
+	doc := func(ts, body string) *event.Record {
+		return &event.Record{Value: []byte(`{"after":"{\"_id\":1` + body + `}","source":{"connector":"mongodb","db":"d","collection":"c","ts_ms":` + ts + `},"op":"u"}`)}
+	}
+	d, _ := New(Options{})
+	add(t, d, doc("5", `,\"note\":\"n\",\"at\":{\"$date\":1715934615123}`))
+	fresh, _ := New(Options{})
+	if err := fresh.Restore(d.State()); err != nil {
+		t.Fatal(err)
+	}
+	b := add(t, fresh, doc("6", `,\"x\":2`)).Batches[0]
+	for name, typ := range map[string]string{"note": "STRING", "at": "TIMESTAMP", "x": "BIGINT"} {
+		i := b.Columns.Index(name)
+		if i < 0 || b.Columns.Fields[i].Type.String() != typ || b.Unauthored[i].Get(0) || b.Rows.Column(i).IsNull(0) != (name != "x") {
+			t.Errorf("column %s of %s", name, b.Columns)
+		}
+	}
+}

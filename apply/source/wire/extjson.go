@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -55,4 +56,25 @@ func Extended(t Token) (Token, schema.Type) {
 		return v, schema.Timestamp
 	}
 	return t, nil
+}
+
+// DateText is a date that [Extended] made a number of microseconds as text, for a
+// column that holds other values already.
+func DateText(t Token) Token {
+	us, ok := Int(t.Raw)
+	if t.Kind != Number || !ok {
+		return t
+	}
+	return Token{Kind: String, Raw: time.UnixMicro(us).UTC().AppendFormat(nil, "2006-01-02T15:04:05.999999Z")}
+}
+
+// HoldsValues tells whether a column has an inferred type, so that values of
+// another kind must fit into it.
+func (t *Table) HoldsValues(name string) bool {
+	i := t.Lookup([]byte(name), 0)
+	if i < 0 {
+		return t.HasPreset(name)
+	}
+	c := t.cols[i]
+	return c.shape != nil && (c.node != nil || c.shape.Type() != nil)
 }

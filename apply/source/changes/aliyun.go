@@ -99,10 +99,10 @@ func (f *aliyun) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return wire.Poison(event.PoisonEnvelope, "AFTER_MISSING", "the message has no row")
 	}
 	if op == "UPDATE_BEFORE" {
-		d.wait(c.table, "", c.image)
+		d.wait(r, c.table, "", c.image)
 		return d.control(event.ControlSignal)
 	}
-	if _, waited, err := d.before(c.table); err != nil {
+	if _, waited, err := d.before(r, c.table); err != nil {
 		return err
 	} else if op == "UPDATE_AFTER" && c.old == nil {
 		c.old = waited

@@ -112,7 +112,8 @@ type state struct {
 	Header map[string][]string `json:"header,omitempty"`
 	// Waiting are messages whose table schema has not come yet.
 	Waiting []waitingRow `json:"waiting,omitempty"`
-	// Before is a before image that waits for the record with the new one, by table.
+	// Before is a before image that waits for the record with the new one, by table,
+	// topic and partition: the two stand side by side in one partition only.
 	Before map[string]beforeImage `json:"before,omitempty"`
 }
 
@@ -450,19 +451,29 @@ func (d *Decoder) usePosition(has bool) (bool, error) {
 }
 
 // before takes a before image that waits for its second half.
-func (d *Decoder) before(id event.Table) (beforeImage, []wire.Field, error) {
-	b, ok := d.state.Before[wire.TableKey(id)]
+func (d *Decoder) before(r *event.Record, id event.Table) (beforeImage, []wire.Field, error) {
+	if len(d.state.Before) == 0 {
+		return beforeImage{}, nil, nil
+	}
+	at := halfKey(r, id)
+	b, ok := d.state.Before[at]
 	if !ok {
 		return b, nil, nil
 	}
-	delete(d.state.Before, wire.TableKey(id))
+	delete(d.state.Before, at)
 	fields, err := object(b.Row, nil)
 	return b, fields, err
 }
 
 // wait keeps a before image.
-func (d *Decoder) wait(id event.Table, seq string, row []wire.Field) {
-	d.state.Before[wire.TableKey(id)] = beforeImage{Seq: seq, Row: joined(row)}
+func (d *Decoder) wait(r *event.Record, id event.Table, seq string, row []wire.Field) {
+	d.state.Before[halfKey(r, id)] = beforeImage{Seq: seq, Row: joined(row)}
+}
+
+// halfKey names the place where the second half of an update must come: files that
+// follow each other are one.
+func halfKey(r *event.Record, id event.Table) string {
+	return wire.TableKey(id) + " " + r.Topic + " " + strconv.Itoa(int(r.Partition))
 }
 
 // joined prints fields as one JSON object.

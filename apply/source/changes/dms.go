@@ -196,7 +196,8 @@ func (f *goldenGate) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if keys := texts(find(top, "primary_keys")); len(keys) > 0 {
 		c.keys = keys
 	}
-	pos, ok := digits(text(top, "pos"))
+	at := find(top, "pos")
+	pos, ok := digits(string(at.Raw)) // text, or a number in some configurations
 	byPosition, err := d.usePosition(ok)
 	if err != nil {
 		return err

@@ -119,6 +119,15 @@ func byTTL(top []wire.Field) bool {
 func (*dynamo) seq(d *Decoder, r *event.Record, in []wire.Field, index int) (wire.Seq, error) {
 	n := text(in, "SequenceNumber")
 	valid := n != "" && len(n) <= 40 && strings.Trim(n, "0123456789") == ""
+	if at, ok := created(in); d.sequence == "auto" && (d.state.Sequence == "" && !valid && ok || d.state.Sequence == "created") {
+		// Kinesis, which reorders and doubles records, gets no sequence number.
+		d.state.Sequence = "created"
+		if !ok {
+			return wire.Seq{}, wire.Poison(event.PoisonOrder, "MISSING_POSITION", "the record has no ApproximateCreationDateTime, by which this stream is ordered")
+		}
+		d.Warn("the records have no sequence number (Kinesis): they are ordered by their time of creation and, within one, by their place; MICROSECOND precision makes ties rare")
+		return wire.Seq{Kind: wire.SeqDynamoDBCreated, Epoch: d.epoch, N: [4]int64{at, r.Transport, int64(index)}}, nil
+	}
 	byPosition, err := d.usePosition(valid)
 	if err != nil || !byPosition {
 		return d.transport(r, index), err
@@ -126,6 +135,21 @@ func (*dynamo) seq(d *Decoder, r *event.Record, in []wire.Field, index int) (wir
 	s := wire.Seq{Kind: wire.SeqDynamoDB, Epoch: d.epoch}
 	s.S[0] = []byte(strings.Repeat("0", 40-len(n)) + n)
 	return s, nil
+}
+
+// created is the time of a change in microseconds, which comes in seconds, in
+// milliseconds, or in microseconds where the record says so.
+func created(in []wire.Field) (int64, bool) {
+	n, ok := number(find(in, "ApproximateCreationDateTime"))
+	switch precision := text(in, "ApproximateCreationDateTimePrecision"); {
+	case !ok || n <= 0:
+		return 0, false
+	case precision == "MICROSECOND" || precision == "" && n >= 1e14:
+		return n, true
+	case precision == "MILLISECOND" || n >= 1e11:
+		return n * 1000, true
+	}
+	return n * 1_000_000, true
 }
 
 // export reads a line of an incremental export, which without a new image is a delete.

@@ -19,15 +19,22 @@ func (f *fivetran) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return f.script(d, r, string(top[0].Key.Text(nil)), top[0].Val)
 	}
 	c := change{table: tableOfTopic(r.Topic), op: event.Upsert}
-	synced := wire.Token{}
+	synced, history := wire.Token{}, false
 	for _, field := range top {
 		switch string(field.Key.Text(nil)) {
 		case "_fivetran_synced":
 			synced = field.Val
 		case "_fivetran_deleted":
-			if field.Val.Kind == wire.True || field.Val.Is("true") {
-				c.op = event.Delete
+			gone, ok := truth(field.Val)
+			if !ok {
+				return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "_fivetran_deleted %.40s is neither true nor false", field.Val.Raw)
 			}
+			if gone {
+				c.op, d.isDelete = event.Delete, true
+			}
+		case "_fivetran_active", "_fivetran_start", "_fivetran_end":
+			history = true
+			c.image = append(c.image, field)
 		default:
 			c.image = append(c.image, field)
 		}
@@ -37,10 +44,33 @@ func (f *fivetran) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if at == 0 {
 		return wire.Poison(event.PoisonOrder, "MISSING_POSITION", "_fivetran_synced is missing or unreadable")
 	}
+	if history {
+		d.Warn("the table is in history mode: its rows are versions, so that keys need _fivetran_start too, and its target is a copy of that history")
+	}
 	d.Warn("_fivetran_synced does not move with truncates and deletes of a re-sync: such deletes lose against the last update; read the table as snapshots (--snapshot) or through its change feed instead")
 	c.seq = wire.Seq{Kind: wire.SeqFivetran, Epoch: d.epoch, N: [4]int64{at, r.Transport}}
 	d.add(c)
 	return nil
+}
+
+// truth reads a flag as JSON, CSV and the databases that files come from write it;
+// null is false.
+func truth(t wire.Token) (value, ok bool) {
+	switch {
+	case t.Kind <= wire.Null, t.Kind == wire.False, t.Kind == wire.Number && string(t.Raw) == "0":
+		return false, true
+	case t.Kind == wire.True, t.Kind == wire.Number && string(t.Raw) == "1":
+		return true, true
+	case t.Kind != wire.String:
+		return false, false
+	}
+	switch strings.ToLower(string(t.Raw)) {
+	case "true", "t", "1", "yes":
+		return true, true
+	case "false", "f", "0", "no", "":
+		return false, true
+	}
+	return false, false
 }
 
 // script reads one operation. Its tables' rows are ordered by their place.

@@ -31,7 +31,7 @@ func (f *flink) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if c.image, err = members(find(top, "data")); err != nil {
 		return err
 	}
-	_, old, err := d.before(c.table)
+	_, old, err := d.before(r, c.table)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (f *flink) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		d.add(lost)
 	}
 	if op == "-U" {
-		d.wait(c.table, "", c.image)
+		d.wait(r, c.table, "", c.image)
 		return d.control(event.ControlSignal)
 	}
 	d.add(c)

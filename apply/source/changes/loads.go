@@ -1,9 +1,12 @@
 package changes
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
@@ -73,6 +76,9 @@ func (f *airbyte) read(d *Decoder, r *event.Record, top []wire.Field) error {
 func (*airbyte) seq(d *Decoder, r *event.Record, meta map[string]wire.Token) (wire.Seq, error) {
 	lsn, hasLSN := meta["_ab_cdc_lsn"]
 	file, hasFile := meta["_ab_cdc_log_file"]
+	if !hasLSN && !hasFile {
+		lsn, hasLSN = meta["_ab_cdc_cursor"]
+	}
 	generation, _ := number(meta["_airbyte_generation_id"])
 	byPosition, err := d.usePosition(hasLSN || hasFile)
 	if err != nil || !byPosition {
@@ -98,11 +104,36 @@ func (*airbyte) seq(d *Decoder, r *event.Record, meta map[string]wire.Token) (wi
 	if lsn.Kind > wire.Null {
 		n, ok := digits(strings.TrimSuffix(string(lsn.Raw), ".0"))
 		if !ok {
+			n, ok = serverLSN(string(lsn.Raw), meta["_ab_cdc_event_serial_no"])
+		}
+		if !ok {
 			return s, wire.Poison(event.PoisonOrder, "MISSING_POSITION", "_ab_cdc_lsn %.60s is no number", lsn.Raw)
 		}
 		s.D[0] = n
 	}
 	return s, nil
+}
+
+// serverLSN is a log sequence number of SQL Server (hexadecimal, 8:8:4) with the
+// number of the event in it as one number.
+func serverLSN(s string, serial wire.Token) (decimal128.Num, bool) {
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return decimal128.Num{}, false
+	}
+	var n [3]uint64
+	for i, bits := range []int{32, 32, 16} {
+		var err error
+		if n[i], err = strconv.ParseUint(parts[i], 16, bits); err != nil {
+			return decimal128.Num{}, false
+		}
+	}
+	no, _ := number(serial)
+	if no < 0 || no > math.MaxUint32 {
+		return decimal128.Num{}, false
+	}
+	// 32 + 32 + 16 bits of the LSN before 32 of the event: 112 bits are 34 digits.
+	return decimal128.New(int64(n[0]<<16|n[1]>>16), n[1]&0xffff<<48|n[2]<<32|uint64(no)), true
 }
 
 // nulled lists the fields that the load made null because it could not write

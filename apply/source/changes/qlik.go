@@ -2,6 +2,7 @@ package changes
 
 import (
 	"encoding/hex"
+	bitcount "math/bits"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
@@ -62,7 +63,7 @@ func (f *qlik) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	case "REFRESH":
 		c.op, c.complete = event.Upsert, true
 	case "B", "BEFOREIMAGE":
-		d.wait(c.table, h.seq, c.image)
+		d.wait(r, c.table, h.seq, c.image)
 		return d.control(event.ControlSignal)
 	case "":
 		return wire.Poison(event.PoisonEnvelope, "MISSING_OP", "the message has no operation")
@@ -76,7 +77,7 @@ func (f *qlik) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if c.seq, err = f.seq(d, &h, c.op); err != nil {
 		return err
 	}
-	before, old, err := d.before(c.table)
+	before, old, err := d.before(r, c.table)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (*qlik) seq(d *Decoder, h *qlikHeaders, op event.Op) (wire.Seq, error) {
 }
 
 // mask makes the columns whose bit is clear absent: little-endian bytes, bit k of
-// them is column k+1.
+// them is column k+1. A row that leaves such columns out has as many as there are bits.
 func (*qlik) mask(c *change, text []byte) error {
 	if len(text) == 0 || c.op == event.Delete {
 		return nil
@@ -162,6 +163,13 @@ func (*qlik) mask(c *change, text []byte) error {
 	m, err := hex.DecodeString(strings.TrimPrefix(string(text), "0x"))
 	if err != nil {
 		return wire.Poison(event.PoisonEnvelope, "BAD_MASK", "column mask %.60q is no hexadecimal text", text)
+	}
+	bits := 0
+	for _, b := range m {
+		bits += bitcount.OnesCount8(b)
+	}
+	if bits == len(c.image) {
+		return nil // the row has these columns and no others
 	}
 	out := c.image[:0:0]
 	for i, f := range c.image {

@@ -36,7 +36,7 @@ func (f *sqlServer) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	case 2:
 		c.op = event.Insert
 	case 3:
-		d.wait(c.table, m.start+m.seqval, c.image)
+		d.wait(r, c.table, m.start+m.seqval, c.image)
 		return d.control(event.ControlSignal)
 	case 4:
 		c.op = event.Update
@@ -45,7 +45,7 @@ func (f *sqlServer) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	default:
 		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "__$operation %d", m.op)
 	}
-	before, old, err := d.before(c.table)
+	before, old, err := d.before(r, c.table)
 	if err != nil {
 		return err
 	}

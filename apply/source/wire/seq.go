@@ -43,6 +43,8 @@ const (
 	SeqDMSFile
 	// SeqTiDBFile is TiDB's commit with deletes before upserts, for files.
 	SeqTiDBFile
+	// SeqDynamoDBCreated orders records of Kinesis, which have no sequence number.
+	SeqDynamoDBCreated
 )
 
 // Seq is one sequence value; the parts are used in the order of the kind's fields.
@@ -108,6 +110,8 @@ func (k SeqKind) Type() *schema.Struct {
 		return fields(epoch, f("phase", schema.Integer), f("time", schema.Long), f("file", schema.Long), f("row", schema.Long))
 	case SeqTiDBFile:
 		return fields(epoch, f("commit_ts", schema.Long), f("rank", schema.Integer))
+	case SeqDynamoDBCreated:
+		return fields(epoch, f("created_micros", schema.Long), f("offset", schema.Long), f("index", schema.Long))
 	case SeqDynamoDBExport:
 		return fields(epoch, f("write_micros", schema.Long))
 	}

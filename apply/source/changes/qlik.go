@@ -2,7 +2,7 @@ package changes
 
 import (
 	"encoding/hex"
-	bitcount "math/bits"
+	"math/bits"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
@@ -164,11 +164,11 @@ func (*qlik) mask(c *change, text []byte) error {
 	if err != nil {
 		return wire.Poison(event.PoisonEnvelope, "BAD_MASK", "column mask %.60q is no hexadecimal text", text)
 	}
-	bits := 0
+	n := 0
 	for _, b := range m {
-		bits += bitcount.OnesCount8(b)
+		n += bits.OnesCount8(b)
 	}
-	if bits == len(c.image) {
+	if n == len(c.image) {
 		return nil // the row has these columns and no others
 	}
 	out := c.image[:0:0]

@@ -13,17 +13,17 @@ type aliyun struct{}
 func (*aliyun) options(map[string]string) ([]string, error) { return nil, nil }
 
 func (f *aliyun) read(d *Decoder, r *event.Record, top []wire.Field) error {
-	def, err := members(find(top, "schema"))
+	def, err := d.members(find(top, "schema"))
 	if err != nil {
 		return err
 	}
-	payload, err := members(find(top, "payload"))
+	payload, err := d.members(find(top, "payload"))
 	if err != nil {
 		return err
 	}
 	c := change{}
 	if src := find(def, "source"); src.Kind == wire.Object {
-		s, err := members(src)
+		s, err := d.members(src)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (f *aliyun) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		// Rows of the first reading all have -1: they stand below every change.
 		c.seq = wire.Seq{Kind: wire.SeqAliyun, Epoch: d.epoch, N: [4]int64{seq, r.Transport}}
 	}
-	c.keys = texts(find(def, "primaryKey"))
+	c.keys = d.texts(find(def, "primaryKey"))
 	if len(c.keys) == 0 {
 		c.keys = nil
 	}
@@ -78,11 +78,11 @@ func (f *aliyun) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		if t.Kind <= wire.Null {
 			return nil, nil
 		}
-		side, err := members(t)
+		side, err := d.members(t)
 		if err != nil {
 			return nil, err
 		}
-		return members(find(side, "dataColumn"))
+		return d.members(find(side, "dataColumn"))
 	}
 	after, err := image("after")
 	if err != nil {

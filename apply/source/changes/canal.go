@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/sluice-data/sluice/apply/event"
@@ -8,7 +9,11 @@ import (
 )
 
 // canal reads Canal's flat messages and TiCDC's canal-json (cdc-formats F5).
-type canal struct{}
+type canal struct {
+	// typeOf are the types of the newest mysqlType, which repeats in every message.
+	typeOf  map[string]string
+	typeRaw []byte
+}
 
 func (*canal) options(map[string]string) ([]string, error) { return nil, nil }
 
@@ -17,7 +22,7 @@ func (f *canal) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	typ := strings.ToUpper(text(top, "type"))
 	d.lastID, d.isDelete = id, typ == "DELETE"
 	ddl := find(top, "isDdl").Kind == wire.True
-	tidb, err := tidbFields(top)
+	tidb, err := tidbFields(d, top)
 	if err != nil {
 		return err
 	}
@@ -50,17 +55,17 @@ func (f *canal) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if find(tidb, "claimCheckLocation").Kind == wire.String {
 		return wire.Poison(event.PoisonEnvelope, "CLAIM_CHECK", "the message lies in other storage, which is not read")
 	}
-	types, err := typeTexts(find(top, "mysqlType"))
+	types, err := f.types(d, find(top, "mysqlType"))
 	if err != nil {
 		return err
 	}
-	rows, err := objects(find(top, "data"), "data")
+	rows, err := d.objects(find(top, "data"), "data")
 	if err != nil {
 		return err
 	}
 	var olds [][]wire.Field
 	if old := find(top, "old"); old.Kind > wire.Null && op == event.Update {
-		if olds, err = objects(old, "old"); err != nil {
+		if olds, err = d.objects(old, "old"); err != nil {
 			return err
 		}
 		if len(olds) != len(rows) {
@@ -71,7 +76,7 @@ func (f *canal) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if tidb != nil {
 		forms.labels = false
 	}
-	keys := texts(find(top, "pkNames"))
+	keys := d.texts(find(top, "pkNames"))
 	keyOnly := find(tidb, "onlyHandleKey").Kind == wire.True
 	if keyOnly && op != event.Delete {
 		return wire.Poison(event.PoisonEnvelope, "KEY_ONLY", "the message carries only the key of the row (onlyHandleKey), not its values")
@@ -116,16 +121,18 @@ func (*canal) truncate(d *Decoder, r *event.Record, id event.Table, tidb []wire.
 }
 
 // tidbFields are the members of _tidb; nil if the message has none.
-func tidbFields(top []wire.Field) ([]wire.Field, error) {
+func tidbFields(d *Decoder, top []wire.Field) ([]wire.Field, error) {
 	t := find(top, "_tidb")
 	if t.Kind != wire.Object {
 		return nil, nil
 	}
-	return members(t)
+	return d.members(t)
 }
 
 // objects parses an array of objects.
-func objects(t wire.Token, what string) ([][]wire.Field, error) {
+func objects(t wire.Token, what string) ([][]wire.Field, error) { return objectsBy(t, what, members) }
+
+func objectsBy(t wire.Token, what string, members func(wire.Token) ([]wire.Field, error)) ([][]wire.Field, error) {
 	if t.Kind <= wire.Null {
 		return nil, nil
 	}
@@ -145,20 +152,24 @@ func objects(t wire.Token, what string) ([][]wire.Field, error) {
 	return out, err
 }
 
-// typeTexts is an object of type names by column.
-func typeTexts(t wire.Token) (map[string]string, error) {
+// types is the object of type names by column.
+func (f *canal) types(d *Decoder, t wire.Token) (map[string]string, error) {
 	if t.Kind <= wire.Null {
 		return nil, nil
 	}
-	fields, err := members(t)
+	if f.typeOf != nil && bytes.Equal(f.typeRaw, t.Raw) {
+		return f.typeOf, nil
+	}
+	fields, err := d.members(t)
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[string]string, len(fields))
-	for _, f := range fields {
-		if f.Val.Kind == wire.String {
-			out[string(f.Key.Text(nil))] = string(f.Val.Text(nil))
+	for _, m := range fields {
+		if m.Val.Kind == wire.String {
+			out[string(m.Key.Text(nil))] = string(m.Val.Text(nil))
 		}
 	}
+	f.typeOf, f.typeRaw = out, bytes.Clone(t.Raw)
 	return out, nil
 }

@@ -43,7 +43,7 @@ func (d *Decoder) addColumns(r *event.Record) error {
 	one.Size = size / max(rows.NumRows(), 1)
 	fields := make([]wire.Field, rows.NumCols())
 	for i := range int(rows.NumRows()) {
-		d.changes, d.isDelete, d.lastID = d.changes[:0], false, event.Table{}
+		d.changes, d.fields, d.isDelete, d.lastID = d.changes[:0], d.fields[:0], false, event.Table{}
 		one.Transport, one.Line = r.Transport+int64(i), r.Line+int64(i)
 		for c := range fields {
 			fields[c] = wire.Field{Key: wire.Token{Kind: wire.String, Raw: plan.names[c]}, Val: tokenAt(rows.Column(c), i, plan.hex[c])}

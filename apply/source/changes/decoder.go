@@ -58,6 +58,10 @@ type Decoder struct {
 
 	// buffers of one record
 	top, key []wire.Field
+	fields   []wire.Field // of objects in it
+	row      wire.Row
+	nameBuf  []byte
+	lists    map[string][]string // by the bytes that they were made of
 	changes  []change
 	cells    []wire.Cell
 	isDelete bool
@@ -179,7 +183,7 @@ func Names() []string {
 func New(o Options) (*Decoder, error) {
 	d := &Decoder{
 		opt: o, format: formats(o.Format), sequence: "auto",
-		tables: map[event.Table]*table{},
+		tables: map[event.Table]*table{}, lists: map[string][]string{},
 		state: state{Types: map[string][]wire.TypedColumn{}, Keys: map[string][]string{}, Declared: map[string]map[string]string{},
 			Columns: map[string][]string{}, Before: map[string]beforeImage{}},
 	}
@@ -299,7 +303,7 @@ func (d *Decoder) Add(_ context.Context, r *event.Record) error {
 	if r.Columns != nil && r.Fault == "" {
 		return d.addColumns(r)
 	}
-	d.changes, d.isDelete, d.lastID = d.changes[:0], false, event.Table{}
+	d.changes, d.fields, d.isDelete, d.lastID = d.changes[:0], d.fields[:0], false, event.Table{}
 	err := d.record(r)
 	for i := range d.changes {
 		if err != nil {
@@ -374,6 +378,31 @@ func object(text []byte, into []wire.Field) ([]wire.Field, error) {
 		return nil, wire.Poison(event.PoisonBytes, "INVALID_JSON", "%s", err.Error())
 	}
 	return fields, wire.Unique(fields)
+}
+
+// members parses a scanned object into the record's buffer: the fields are valid
+// until the next record.
+func (d *Decoder) members(t wire.Token) ([]wire.Field, error) {
+	if t.Kind != wire.Object {
+		return members(t)
+	}
+	start := len(d.fields)
+	if cap(d.fields)-start < 32 { // what is handed out stays where it is
+		d.fields, start = make([]wire.Field, 0, max(256, 2*cap(d.fields))), 0
+	}
+	fields, _, err := wire.ParseObject(t.Raw, 0, d.fields[start:start])
+	if err != nil {
+		return nil, wire.Poison(event.PoisonBytes, "INVALID_JSON", "%s", err.Error())
+	}
+	if len(fields) <= cap(d.fields)-start {
+		d.fields = d.fields[:start+len(fields)]
+	}
+	return fields[:len(fields):len(fields)], wire.Unique(fields)
+}
+
+// objects parses an array of objects.
+func (d *Decoder) objects(t wire.Token, what string) ([][]wire.Field, error) {
+	return objectsBy(t, what, d.members)
 }
 
 // members parses a scanned object.

@@ -27,7 +27,7 @@ func (f *dms) options(settings map[string]string) ([]string, error) {
 }
 
 func (f *dms) read(d *Decoder, r *event.Record, top []wire.Field) error {
-	meta, err := members(find(top, "metadata"))
+	meta, err := d.members(find(top, "metadata"))
 	if err != nil {
 		return err
 	}
@@ -57,12 +57,12 @@ func (f *dms) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return wire.Poison(event.PoisonEnvelope, "MISSING_TABLE", "the message names no table")
 	}
 	if data := find(top, "data"); data.Kind > wire.Null {
-		if c.image, err = members(data); err != nil {
+		if c.image, err = d.members(data); err != nil {
 			return err
 		}
 	}
 	if before := find(top, "before-image"); before.Kind > wire.Null {
-		if c.old, err = members(before); err != nil {
+		if c.old, err = d.members(before); err != nil {
 			return err
 		}
 	}
@@ -112,12 +112,12 @@ func (f *dms) control(d *Decoder, r *event.Record, c *change, operation string, 
 	if control.Kind != wire.Object {
 		return d.control(event.ControlSchema)
 	}
-	fields, err := members(control)
+	fields, err := d.members(control)
 	if err != nil {
 		return err
 	}
 	if def := find(fields, "table-def"); def.Kind == wire.Object {
-		if fields, err = members(def); err != nil {
+		if fields, err = d.members(def); err != nil {
 			return err
 		}
 		if keys := texts(find(fields, "primary-key")); len(keys) > 0 {
@@ -193,7 +193,7 @@ func (f *goldenGate) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return wire.Poison(event.PoisonEnvelope, "MISSING_TABLE", "the message names no table")
 	}
 	c.op = op
-	if keys := texts(find(top, "primary_keys")); len(keys) > 0 {
+	if keys := d.texts(find(top, "primary_keys")); len(keys) > 0 {
 		c.keys = keys
 	}
 	at := find(top, "pos")
@@ -211,7 +211,7 @@ func (f *goldenGate) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		d.add(c)
 		return nil
 	}
-	if err := f.images(&c, top); err != nil {
+	if err := f.images(d, &c, top); err != nil {
 		return err
 	}
 	d.add(c)
@@ -219,7 +219,7 @@ func (f *goldenGate) read(d *Decoder, r *event.Record, top []wire.Field) error {
 }
 
 // images takes before and after, or the columns of the row form.
-func (*goldenGate) images(c *change, top []wire.Field) error {
+func (*goldenGate) images(d *Decoder, c *change, top []wire.Field) error {
 	after, before := find(top, "after"), find(top, "before")
 	var err error
 	if after.Kind == wire.None && before.Kind == wire.None {
@@ -232,12 +232,12 @@ func (*goldenGate) images(c *change, top []wire.Field) error {
 		}
 	} else {
 		if before.Kind > wire.Null {
-			if c.old, err = members(before); err != nil {
+			if c.old, err = d.members(before); err != nil {
 				return err
 			}
 		}
 		if after.Kind > wire.Null {
-			if c.image, err = members(after); err != nil {
+			if c.image, err = d.members(after); err != nil {
 				return err
 			}
 		}

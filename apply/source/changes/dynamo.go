@@ -19,7 +19,7 @@ func (f *dynamo) options(settings map[string]string) ([]string, error) {
 
 func (f *dynamo) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if list := find(top, "Records"); list.Kind == wire.Array {
-		records, err := objects(list, "Records")
+		records, err := d.objects(list, "Records")
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (f *dynamo) one(d *Decoder, r *event.Record, top []wire.Field, index int) e
 	if body.Kind != wire.Object {
 		return wire.Poison(event.PoisonEnvelope, "MISSING_OP", "the record has no dynamodb part")
 	}
-	in, err := members(body)
+	in, err := d.members(body)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func created(in []wire.Field) (int64, bool) {
 
 // export reads a line of an incremental export, which without a new image is a delete.
 func (f *dynamo) export(d *Decoder, c *change, top []wire.Field, meta wire.Token) error {
-	m, err := members(meta)
+	m, err := d.members(meta)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (f *dynamo) export(d *Decoder, c *change, top []wire.Field, meta wire.Token
 func (*dynamo) images(d *Decoder, c *change, keys, image wire.Token) error {
 	binary := map[string]bool{}
 	read := func(t wire.Token) ([]wire.Field, error) {
-		fields, err := members(t)
+		fields, err := d.members(t)
 		for i, f := range fields {
 			v, isBinary, ok := attribute(f.Val, 0)
 			if !ok {

@@ -100,13 +100,13 @@ func (f *fivetran) script(d *Decoder, r *event.Record, op string, body wire.Toke
 	default:
 		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "operation %.40q", op)
 	}
-	tables, err := members(body)
+	tables, err := d.members(body)
 	if err != nil {
 		return err
 	}
 	index := 0
 	for _, t := range tables {
-		rows, err := objects(t.Val, op)
+		rows, err := d.objects(t.Val, op)
 		if err != nil {
 			return err
 		}
@@ -138,12 +138,12 @@ func (*fivetran) columns(d *Decoder, c *change) {
 
 // learn takes the definitions of create_table. A table without key has Fivetran's.
 func (*fivetran) learn(d *Decoder, body wire.Token) error {
-	tables, err := members(body)
+	tables, err := d.members(body)
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		def, err := members(t.Val)
+		def, err := d.members(t.Val)
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (*fivetran) learn(d *Decoder, body wire.Token) error {
 		if cols.Kind != wire.Object {
 			continue
 		}
-		fields, err := members(cols)
+		fields, err := d.members(cols)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (f *flink) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "op %.40q", op)
 	}
 	var err error
-	if c.image, err = members(find(top, "data")); err != nil {
+	if c.image, err = d.members(find(top, "data")); err != nil {
 		return err
 	}
 	_, old, err := d.before(r, c.table)

@@ -26,13 +26,13 @@ func (f *airbyte) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		if typ != "RECORD" {
 			return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "type %.40q with a record", typ)
 		}
-		rec, err := members(find(top, "record"))
+		rec, err := d.members(find(top, "record"))
 		if err != nil {
 			return err
 		}
 		c.table = event.Table{Schema: text(rec, "namespace"), Name: text(rec, "stream")}
 		d.lastID = c.table
-		if row, err = members(find(rec, "data")); err != nil {
+		if row, err = d.members(find(rec, "data")); err != nil {
 			return err
 		}
 		for _, f := range rec {
@@ -207,7 +207,7 @@ func (f *singer) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	default:
 		return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "type %.40q", typ)
 	}
-	row, err := members(find(top, "record"))
+	row, err := d.members(find(top, "record"))
 	if err != nil {
 		return err
 	}
@@ -247,12 +247,12 @@ func (f *singer) learn(d *Decoder, key string, top []wire.Field) error {
 		d.state.Keys[key] = keys
 	}
 	types := map[string]string{}
-	fields, err := members(find(top, "schema"))
+	fields, err := d.members(find(top, "schema"))
 	if err != nil {
 		return err
 	}
 	if props := find(fields, "properties"); props.Kind == wire.Object {
-		cols, err := members(props)
+		cols, err := d.members(props)
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (f *singer) learn(d *Decoder, key string, top []wire.Field) error {
 			if col.Val.Kind != wire.Object {
 				continue
 			}
-			p, err := members(col.Val)
+			p, err := d.members(col.Val)
 			if err != nil {
 				return err
 			}

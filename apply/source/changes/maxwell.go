@@ -47,11 +47,11 @@ func (m *maxwell) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		return d.control(event.ControlFiltered)
 	}
 	var err error
-	if c.image, err = members(find(top, "data")); err != nil {
+	if c.image, err = d.members(find(top, "data")); err != nil {
 		return err
 	}
 	if old := find(top, "old"); old.Kind > wire.Null && c.op == event.Update {
-		if c.old, err = members(old); err != nil {
+		if c.old, err = d.members(old); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (m *maxwell) read(d *Decoder, r *event.Record, top []wire.Field) error {
 
 // keys are those that the event lists, else the members pk.* of the record key.
 func (*maxwell) keys(d *Decoder, top []wire.Field) []string {
-	if list := texts(find(top, "primary_key_columns")); len(list) > 0 {
+	if list := d.texts(find(top, "primary_key_columns")); len(list) > 0 {
 		return list
 	}
 	var out []string
@@ -132,13 +132,13 @@ func (*maxwell) learn(d *Decoder, id event.Table, def wire.Token) {
 	if def.Kind != wire.Object {
 		return
 	}
-	fields, err := members(def)
+	fields, err := d.members(def)
 	if err != nil {
 		return
 	}
 	types := map[string]string{}
 	wire.Elements(find(fields, "columns"), func(e wire.Token) bool {
-		col, err := members(e)
+		col, err := d.members(e)
 		if err != nil {
 			return true
 		}

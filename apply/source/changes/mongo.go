@@ -25,7 +25,7 @@ func (f *mongo) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	}
 	c := change{keys: []string{"_id"}}
 	if ns := find(top, "ns"); ns.Kind == wire.Object {
-		n, err := members(ns)
+		n, err := d.members(ns)
 		if err != nil {
 			return err
 		}
@@ -76,9 +76,9 @@ func (*mongo) seq(d *Decoder, r *event.Record, top []wire.Field) (wire.Seq, erro
 	var t, i int64
 	ok := false
 	if ct := find(top, "clusterTime"); ct.Kind == wire.Object {
-		if in, err := members(ct); err == nil {
+		if in, err := d.members(ct); err == nil {
 			if ts := find(in, "$timestamp"); ts.Kind == wire.Object {
-				if in, err = members(ts); err == nil {
+				if in, err = d.members(ts); err == nil {
 					var ok1, ok2 bool
 					t, ok1 = number(find(in, "t"))
 					i, ok2 = number(find(in, "i"))
@@ -100,7 +100,7 @@ func (f *mongo) image(d *Decoder, c *change, top []wire.Field, op string) error 
 	if key.Kind != wire.Object {
 		return wire.Poison(event.PoisonKey, "KEY_ABSENT", "the event has no documentKey")
 	}
-	id, err := members(key)
+	id, err := d.members(key)
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func (f *mongo) image(d *Decoder, c *change, top []wire.Field, op string) error 
 	case op == "update" && update.Kind == wire.Object:
 		// What the update says is exact; a document that was looked up may be newer.
 		put([]wire.Field{{Key: quoted("_id"), Val: find(id, "_id")}})
-		return f.partial(put, update, doc)
+		return f.partial(d, put, update, doc)
 	case doc.Kind == wire.Object:
-		fields, err := members(doc)
+		fields, err := d.members(doc)
 		if err != nil {
 			return err
 		}
@@ -168,14 +168,14 @@ func (*mongo) date(d *Decoder, c *change, name string, v wire.Token) wire.Token 
 
 // partial takes updatedFields and removedFields. A path into a column cannot be
 // applied to JSON text: the column comes from the looked-up document, if there is one.
-func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
-	u, err := members(update)
+func (f *mongo) partial(d *Decoder, put func([]wire.Field), update, doc wire.Token) error {
+	u, err := d.members(update)
 	if err != nil {
 		return err
 	}
 	var whole []wire.Field
 	if doc.Kind == wire.Object {
-		if whole, err = members(doc); err != nil {
+		if whole, err = d.members(doc); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
 	}
 	null := wire.Token{Kind: wire.Null, Raw: []byte("null")}
 	if t := find(u, "updatedFields"); t.Kind == wire.Object {
-		fields, err := members(t)
+		fields, err := d.members(t)
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (f *mongo) partial(put func([]wire.Field), update, doc wire.Token) error {
 		}
 		set(path, null)
 	}
-	cut, err := objects(find(u, "truncatedArrays"), "truncatedArrays")
+	cut, err := d.objects(find(u, "truncatedArrays"), "truncatedArrays")
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
@@ -32,6 +33,50 @@ func number(t wire.Token) (int64, bool) {
 		return 0, false
 	}
 	return wire.Int(t.Raw)
+}
+
+// names lists the names of fields. Keys repeat from record to record: lists that were
+// seen are not made anew.
+func (d *Decoder) names(fields []wire.Field) []string {
+	if len(fields) == 0 {
+		return nil
+	}
+	d.nameBuf = d.nameBuf[:0]
+	for _, f := range fields {
+		d.nameBuf = append(append(d.nameBuf, f.Key.Raw...), 0)
+	}
+	return d.list(d.nameBuf, func() (out []string) {
+		for _, f := range fields {
+			out = append(out, string(f.Key.Text(nil)))
+		}
+		return out
+	})
+}
+
+// texts is texts of an array that repeats from record to record.
+func (d *Decoder) texts(t wire.Token) []string {
+	if t.Kind != wire.Array {
+		return nil
+	}
+	return d.list(t.Raw, func() []string { return texts(t) })
+}
+
+// maxLists bounds the lists that are kept.
+const maxLists = 10_000
+
+// list is what was made of the same bytes before, as a copy that may be changed
+// where names are folded.
+func (d *Decoder) list(raw []byte, make func() []string) []string {
+	out, ok := d.lists[string(raw)]
+	if !ok {
+		if out = make(); len(d.lists) < maxLists {
+			d.lists[string(raw)] = out
+		}
+	}
+	if d.fold != nil {
+		return slices.Clone(out)
+	}
+	return out
 }
 
 // texts lists the texts of an array; nil for what is none.
@@ -68,7 +113,8 @@ func (d *Decoder) put(r *event.Record, c *change) error {
 	if !t.keep {
 		return d.control(event.ControlFiltered)
 	}
-	row := &wire.Row{Op: c.op, Seq: c.seq, Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: recordSize(r), Rescued: c.rescued}
+	row := &d.row
+	*row = wire.Row{Op: c.op, Seq: c.seq, Source: r.Source, Topic: r.Topic, End: r.End, Line: r.Line, Size: recordSize(r), Rescued: c.rescued}
 	if len(d.changes) > 1 {
 		row.Size /= int64(len(d.changes))
 	}

@@ -34,7 +34,7 @@ func (f *qlik) read(d *Decoder, r *event.Record, top []wire.Field) error {
 			return d.control(event.ControlSchema)
 		}
 		var err error
-		if top, err = members(m); err != nil {
+		if top, err = d.members(m); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (f *qlik) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	c := change{table: tableOfTopic(r.Topic)}
 	var err error
 	if headers := find(top, "headers"); headers.Kind == wire.Object {
-		err = f.message(&h, &c, top, headers)
+		err = f.message(d, &h, &c, top, headers)
 	} else {
 		f.changeRow(&h, &c, top)
 	}
@@ -92,20 +92,20 @@ func (f *qlik) read(d *Decoder, r *event.Record, top []wire.Field) error {
 }
 
 // message reads the form of Kafka: headers, data, beforeData.
-func (*qlik) message(h *qlikHeaders, c *change, top []wire.Field, t wire.Token) error {
-	headers, err := members(t)
+func (*qlik) message(d *Decoder, h *qlikHeaders, c *change, top []wire.Field, t wire.Token) error {
+	headers, err := d.members(t)
 	if err != nil {
 		return err
 	}
 	h.op, h.seq = text(headers, "operation"), text(headers, "changeSequence")
 	h.columns = []byte(text(headers, "columnMask"))
 	if data := find(top, "data"); data.Kind > wire.Null {
-		if c.image, err = members(data); err != nil {
+		if c.image, err = d.members(data); err != nil {
 			return err
 		}
 	}
 	if before := find(top, "beforeData"); before.Kind > wire.Null {
-		c.old, err = members(before)
+		c.old, err = d.members(before)
 	}
 	return err
 }

@@ -66,7 +66,7 @@ func (f *ticdc) read(d *Decoder, r *event.Record, top []wire.Field) error {
 	if find(top, "handleKeyOnly").Kind == wire.True && c.op != event.Delete {
 		return wire.Poison(event.PoisonEnvelope, "KEY_ONLY", "the message carries only the key of the row (handleKeyOnly), not its values")
 	}
-	if err := f.images(&c, top); err != nil {
+	if err := f.images(d, &c, top); err != nil {
 		return err
 	}
 	commit, ok := number(find(top, "commitTs"))
@@ -97,7 +97,7 @@ func (f *ticdc) releaseOf(d *Decoder, t wire.Token) error {
 	if t.Kind <= wire.Null || len(d.state.Waiting) == 0 {
 		return nil
 	}
-	s, err := members(t)
+	s, err := d.members(t)
 	if err != nil {
 		return err
 	}
@@ -105,17 +105,17 @@ func (f *ticdc) releaseOf(d *Decoder, t wire.Token) error {
 }
 
 // images takes data and old; timestamps are objects of location and value.
-func (*ticdc) images(c *change, top []wire.Field) error {
+func (*ticdc) images(d *Decoder, c *change, top []wire.Field) error {
 	var err error
 	read := func(name string) ([]wire.Field, error) {
 		t := find(top, name)
 		if t.Kind <= wire.Null {
 			return nil, nil
 		}
-		fields, err := members(t)
+		fields, err := d.members(t)
 		for i, f := range fields {
 			if f.Val.Kind == wire.Object {
-				inner, err := members(f.Val)
+				inner, err := d.members(f.Val)
 				if err != nil {
 					return nil, err
 				}
@@ -155,7 +155,7 @@ func zoned(v wire.Token, location string) wire.Token {
 }
 
 func (*ticdc) truncate(d *Decoder, r *event.Record, top []wire.Field) error {
-	s, err := members(find(top, "tableSchema"))
+	s, err := d.members(find(top, "tableSchema"))
 	if err != nil {
 		return err
 	}
@@ -173,18 +173,18 @@ func (*ticdc) learn(d *Decoder, t wire.Token) error {
 	if t.Kind <= wire.Null {
 		return nil
 	}
-	s, err := members(t)
+	s, err := d.members(t)
 	if err != nil {
 		return err
 	}
 	key := wire.TableKey(event.Table{Database: text(s, "schema"), Name: text(s, "table")})
 	types := map[string]string{}
-	cols, err := objects(find(s, "columns"), "columns")
+	cols, err := d.objects(find(s, "columns"), "columns")
 	if err != nil {
 		return err
 	}
 	for _, col := range cols {
-		typ, err := members(find(col, "dataType"))
+		typ, err := d.members(find(col, "dataType"))
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (*ticdc) learn(d *Decoder, t wire.Token) error {
 	}
 	d.state.Declared[key] = types
 	d.round++
-	indexes, err := objects(find(s, "indexes"), "indexes")
+	indexes, err := d.objects(find(s, "indexes"), "indexes")
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,14 @@ import (
 )
 
 // wal2json reads both versions of wal2json's output (cdc-formats F11).
-type wal2json struct{}
+type wal2json struct {
+	// told are the names and types of the newest change, which mostly are those of the
+	// next one too; types holds them by name, known is their print.
+	told  [][2]wire.Token
+	types map[string]string
+	known []byte
+	print []byte
+}
 
 func (*wal2json) options(map[string]string) ([]string, error) { return nil, nil }
 
@@ -25,7 +32,7 @@ func (f *wal2json) read(d *Decoder, r *event.Record, top []wire.Field) error {
 
 // version1 is one transaction a message.
 func (f *wal2json) version1(d *Decoder, r *event.Record, top []wire.Field, changes wire.Token) error {
-	list, err := objects(changes, "change")
+	list, err := d.objects(changes, "change")
 	if err != nil {
 		return err
 	}
@@ -82,7 +89,7 @@ func (f *wal2json) columns1(d *Decoder, c *change, ch []wire.Field) error {
 		return err
 	}
 	if old := find(ch, "oldkeys"); old.Kind == wire.Object {
-		k, err := members(old)
+		k, err := d.members(old)
 		if err != nil {
 			return err
 		}
@@ -92,7 +99,7 @@ func (f *wal2json) columns1(d *Decoder, c *change, ch []wire.Field) error {
 		c.keys = texts(find(k, "keynames"))
 	}
 	if pk := find(ch, "pk"); pk.Kind == wire.Object {
-		k, err := members(pk)
+		k, err := d.members(pk)
 		if err != nil {
 			return err
 		}
@@ -106,7 +113,7 @@ func (f *wal2json) columns1(d *Decoder, c *change, ch []wire.Field) error {
 		}
 		c.image, c.old = c.old, nil
 	}
-	f.types(d, c, types)
+	f.plan(d, c, types)
 	return nil
 }
 
@@ -185,17 +192,19 @@ func (f *wal2json) version2(d *Decoder, r *event.Record, top []wire.Field) error
 		d.add(c)
 		return nil
 	}
-	types := map[string]string{}
-	if c.image, _, err = namedValues(find(top, "columns"), types); err != nil {
+	f.told = f.told[:0]
+	if c.image, err = f.namedValues(d, find(top, "columns")); err != nil {
 		return err
 	}
-	if c.old, c.keys, err = namedValues(find(top, "identity"), types); err != nil {
+	if c.old, err = f.namedValues(d, find(top, "identity")); err != nil {
 		return err
 	}
-	if _, pk, err := namedValues(find(top, "pk"), map[string]string{}); err != nil {
+	types := f.typesTold()
+	c.keys = d.names(c.old)
+	if pk, err := f.namedValues(d, find(top, "pk")); err != nil {
 		return err
 	} else if len(pk) > 0 {
-		c.keys = pk
+		c.keys = d.names(pk)
 	}
 	if c.op == event.Delete {
 		c.image, c.old = c.old, nil
@@ -203,29 +212,58 @@ func (f *wal2json) version2(d *Decoder, r *event.Record, top []wire.Field) error
 	if len(c.image) == 0 {
 		return wire.Poison(event.PoisonKey, "KEY_ABSENT", "the change carries no columns: replica identity NOTHING")
 	}
-	f.types(d, &c, types)
+	f.plan(d, &c, types)
 	d.add(c)
 	return nil
 }
 
 // namedValues reads [{"name","type","value"}].
-func namedValues(t wire.Token, types map[string]string) (out []wire.Field, names []string, err error) {
-	list, err := objects(t, "columns")
-	if err != nil {
-		return nil, nil, err
+func (f *wal2json) namedValues(d *Decoder, t wire.Token) ([]wire.Field, error) {
+	if t.Kind <= wire.Null {
+		return nil, nil
 	}
-	for _, col := range list {
-		name := text(col, "name")
-		types[name] = text(col, "type")
-		out = append(out, wire.Field{Key: quoted(name), Val: find(col, "value")})
-		names = append(names, name)
+	if t.Kind != wire.Array {
+		return nil, wire.Poison(event.PoisonEnvelope, "NOT_AN_ARRAY", "columns is no array")
 	}
-	return out, names, nil
+	out := make([]wire.Field, 0, 16)
+	var err error
+	wire.Elements(t, func(e wire.Token) bool {
+		var col []wire.Field
+		if col, err = d.members(e); err != nil {
+			return false
+		}
+		name := find(col, "name")
+		if name.Kind != wire.String {
+			err = wire.Poison(event.PoisonEnvelope, "BAD_COLUMN", "a column has no name: %.60s", e.Raw)
+			return false
+		}
+		f.told = append(f.told, [2]wire.Token{name, find(col, "type")})
+		out = append(out, wire.Field{Key: name, Val: find(col, "value")})
+		return true
+	})
+	return out, err
 }
 
-// types plans columns by PostgreSQL's types and puts dates of the DateStyle
+// typesTold are the types of the columns that the current change tells, by name.
+func (f *wal2json) typesTold() map[string]string {
+	f.print = f.print[:0]
+	for _, c := range f.told {
+		f.print = append(append(append(append(f.print, c[0].Raw...), 0), c[1].Raw...), 0)
+	}
+	if f.types == nil || !bytes.Equal(f.print, f.known) {
+		f.types, f.known = make(map[string]string, len(f.told)), bytes.Clone(f.print)
+		for _, c := range f.told {
+			if c[1].Kind == wire.String {
+				f.types[string(c[0].Text(nil))] = string(c[1].Text(nil))
+			}
+		}
+	}
+	return f.types
+}
+
+// plan plans columns by PostgreSQL's types and puts dates of the DateStyle
 // "Postgres" into ISO form; other styles are ambiguous and left as they are.
-func (*wal2json) types(d *Decoder, c *change, types map[string]string) {
+func (*wal2json) plan(d *Decoder, c *change, types map[string]string) {
 	for _, fields := range [][]wire.Field{c.image, c.old} {
 		for i, f := range fields {
 			if strings.HasPrefix(types[string(f.Key.Text(nil))], "timestamp") && f.Val.Kind == wire.String {
@@ -235,7 +273,7 @@ func (*wal2json) types(d *Decoder, c *change, types map[string]string) {
 			}
 		}
 	}
-	c.typed = nil
+	c.typed = make([]byte, 0, 16*len(c.image))
 	for _, f := range c.image {
 		c.typed = append(append(c.typed, types[string(f.Key.Text(nil))]...), 0)
 	}

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -133,7 +134,7 @@ func (f *mongo) image(d *Decoder, c *change, top []wire.Field, op string) error 
 	case op == "update" && update.Kind == wire.Object:
 		// What the update says is exact; a document that was looked up may be newer.
 		put([]wire.Field{{Key: quoted("_id"), Val: find(id, "_id")}})
-		return f.partial(d, put, update, doc)
+		return f.partial(d, c, put, update, doc)
 	case doc.Kind == wire.Object:
 		fields, err := d.members(doc)
 		if err != nil {
@@ -168,7 +169,7 @@ func (*mongo) date(d *Decoder, c *change, name string, v wire.Token) wire.Token 
 
 // partial takes updatedFields and removedFields. A path into a column cannot be
 // applied to JSON text: the column comes from the looked-up document, if there is one.
-func (f *mongo) partial(d *Decoder, put func([]wire.Field), update, doc wire.Token) error {
+func (f *mongo) partial(d *Decoder, c *change, put func([]wire.Field), update, doc wire.Token) error {
 	u, err := d.members(update)
 	if err != nil {
 		return err
@@ -227,14 +228,22 @@ func (f *mongo) partial(d *Decoder, put func([]wire.Field), update, doc wire.Tok
 	}
 	for _, a := range cut {
 		name := text(a, "field")
-		if head, _, _ := strings.Cut(name, "."); taken[head] {
-			continue
+		if head, _, _ := strings.Cut(name, "."); taken[head] || doc.Kind != wire.Object && !f.known(d, c.table, head) {
+			continue // a field of which no document told a value keeps none
 		}
 		if err := nested(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// known tells whether a document of this or an earlier run had the field.
+func (*mongo) known(d *Decoder, id event.Table, name string) bool {
+	if t := d.tables[id]; t != nil && t.Lookup([]byte(name), 0) >= 0 {
+		return true
+	}
+	return slices.Contains(d.state.Columns[wire.TableKey(id)], name)
 }
 
 // inside tells whether a path leads into a field. A name with a dot of its own is

@@ -13,8 +13,15 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// maxPageSize bounds what one page may take in memory.
-const maxPageSize = 1 << 30
+const (
+	// maxPageSize bounds what one page may take in memory.
+	maxPageSize = 1 << 30
+	// A page above bombSize that unpacks to more than bombRatio times its bytes is
+	// taken for a bomb: writers cut pages at about a megabyte, and only single values
+	// that are larger make larger ones.
+	bombSize  = 128 << 20
+	bombRatio = 256
+)
 
 // decompress returns the size bytes that src stands for, in buf if it is large
 // enough. For CompressionCodec Uncompressed it returns src itself. Memory grows
@@ -22,6 +29,9 @@ const maxPageSize = 1 << 30
 func (d *decompressor) decompress(codec format.CompressionCodec, buf, src []byte, size int) ([]byte, error) {
 	if size < 0 || size > maxPageSize {
 		return nil, corruptf("page of %d bytes", size)
+	}
+	if size > bombSize && size/bombRatio > len(src) {
+		return nil, unsupportedf("page of %d bytes that unpacks to %d", len(src), size)
 	}
 	var out []byte
 	var err error

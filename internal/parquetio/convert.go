@@ -196,7 +196,7 @@ func fixedBytesConv(p *planNode, v *values, valid *validity, n int) (arrow.Array
 	if v.n > 0 {
 		width = len(v.fixed) / v.n
 	}
-	if err := tooLong(v.fixed); err != nil {
+	if err := tooLong(int64(len(v.fixed))); err != nil {
 		return nil, fmt.Errorf("column %s: %w", p.column, err)
 	}
 	offs := make([]int32, v.n+1)

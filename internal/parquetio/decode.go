@@ -227,32 +227,39 @@ func deltaLengths(src []byte, n int) ([]byte, error) {
 // deltaStrings turns DELTA_BYTE_ARRAY (front coding) into plain byte arrays, or
 // into values of fixed length if fixed > 0.
 func deltaStrings(src []byte, n, fixed int) ([]byte, error) {
-	prefixes, src, err := decodeDelta(src, n)
+	prefixes, rest, err := decodeDelta(src, n)
 	if err != nil {
 		return nil, err
 	}
-	lens, data, err := decodeDelta(src, n)
+	lens, data, err := decodeDelta(rest, n)
 	if err != nil {
 		return nil, err
 	}
 	if len(lens) != len(prefixes) {
 		return nil, corruptf("%d prefixes for %d suffixes", len(prefixes), len(lens))
 	}
-	var out, last []byte
+	// The whole size is known, and checked, before anything is copied.
+	limit := int64(min(max(bombSize, bombRatio*len(src)), maxPageSize))
+	total, before, left := int64(0), int64(0), int64(len(data))
 	for i, l := range lens {
 		p := prefixes[i]
-		if l < 0 || l > int64(len(data)) || p < 0 || p > int64(len(last)) {
-			return nil, corruptf("byte array with prefix %d of %d and %d of %d bytes", p, len(last), l, len(data))
+		if l < 0 || l > left || p < 0 || p > before {
+			return nil, corruptf("byte array with prefix %d of %d and %d of %d bytes", p, before, l, left)
 		}
-		size := int(p + l)
-		if fixed > 0 && size != fixed {
-			return nil, corruptf("value of %d bytes in a column of %d", size, fixed)
+		left, before = left-l, p+l
+		if fixed > 0 && before != int64(fixed) {
+			return nil, corruptf("value of %d bytes in a column of %d", before, fixed)
 		}
-		if len(out)+size+4 > maxPageSize {
-			return nil, corruptf("page is larger than %d bytes", maxPageSize)
+		if total += before + 4; total > limit {
+			return nil, unsupportedf("page of %d bytes that unpacks to more than %d", len(src), limit)
 		}
+	}
+	out := make([]byte, 0, total)
+	var last []byte
+	for i, l := range lens {
+		p := prefixes[i]
 		if fixed == 0 {
-			out = binary.LittleEndian.AppendUint32(out, uint32(size))
+			out = binary.LittleEndian.AppendUint32(out, uint32(p+l))
 		}
 		start := len(out)
 		out = append(out, last[:p]...)

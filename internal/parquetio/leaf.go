@@ -13,7 +13,10 @@ import (
 const (
 	maxPageHeader  = 16 << 20 // headers carry min and max of the page
 	maxPageEntries = 1 << 26
-	readAhead      = 1 << 20
+	// maxBatchEntries bounds the list elements of one column in a batch: a few bytes of
+	// run-length data can claim any number of them for one row.
+	maxBatchEntries = 1 << 26
+	readAhead       = 1 << 20
 )
 
 // leafReader reads one leaf column of one row group, forward only. Rows are
@@ -131,7 +134,9 @@ func (r *leafReader) entries(k int, take bool) error {
 		}
 	}
 	if take {
-		r.col.entries += k
+		if r.col.entries += k; r.col.entries > maxBatchEntries {
+			return unsupportedf("more than %d list elements of one column in a batch", maxBatchEntries)
+		}
 		if p.rep != nil {
 			r.col.rep = append(r.col.rep, p.rep[p.pos:p.pos+k]...)
 		}
@@ -370,6 +375,19 @@ func (r *leafReader) readDictionary(h pageHeader) error {
 	}
 	r.dict, err = r.dictionary(b, int(h.numValues))
 	return err
+}
+
+// loadDictionary reads the dictionary if the chunk begins with one that is not read
+// yet. What is wrong with it is said when a page needs it.
+func (r *leafReader) loadDictionary() {
+	start, _ := r.meta.span()
+	if r.levelsOnly || r.dict != nil || r.next != start || r.next >= r.end {
+		return
+	}
+	h, err := r.header()
+	if err != nil || h.typ != int32(format.DictionaryPage) || r.readDictionary(h) != nil {
+		r.next, r.dict = start, nil
+	}
 }
 
 // nextPage decodes the next data page. Pages that end at or before row target

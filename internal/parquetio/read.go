@@ -47,6 +47,9 @@ type Batch struct {
 const (
 	defaultBatchRows = 20480
 	batchBytes       = 64 << 20 // of uncompressed pages behind a batch
+	// A dictionary can stand for many times the bytes of its pages: a batch takes no
+	// more rows than fit these bytes if all had its longest value.
+	dictBytes = 256 << 20
 )
 
 // Read returns the rows of the file as batches of the wanted schema. Columns that
@@ -134,6 +137,7 @@ type groupScan struct {
 	rows   []int64    // selected physical rows left
 	sel    bool
 	size   int
+	begun  bool
 	leaves []*leafReader
 }
 
@@ -174,9 +178,32 @@ func (p *plan) scan(group int, o *ReadOptions, codec *decompressor) *groupScan {
 	return s
 }
 
+// begin makes batches smaller where dictionaries have long values.
+func (s *groupScan) begin() error {
+	s.begun = true
+	longest := int64(0)
+	err := guard(func() error {
+		for _, l := range s.leaves {
+			if l.loadDictionary(); l.dict != nil && widthOf(l.leaf) == 0 {
+				longest += l.dict.largest()
+			}
+		}
+		return nil
+	})
+	if longest > 0 {
+		s.size = int(min(int64(s.size), max(dictBytes/longest, 1)))
+	}
+	return err
+}
+
 func (s *groupScan) next() (Batch, bool, error) {
 	var b Batch
 	var n int
+	if !s.begun && len(s.rows)+len(s.ranges) > 0 {
+		if err := s.begin(); err != nil {
+			return b, false, err
+		}
+	}
 	switch {
 	case s.sel && len(s.rows) > 0:
 		n = min(len(s.rows), s.size)

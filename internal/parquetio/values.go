@@ -120,21 +120,28 @@ func (c *valueCursor) take(n int, out *values) error {
 		out.offs = append(out.offs, int32(len(data)))
 	}
 	out.data, c.buf = data, buf
-	return tooLong(data)
+	return tooLong(int64(len(data)))
 }
 
 func (c *valueCursor) gather(idx []uint32, out *values) error {
 	d := c.dict
 	switch c.width {
 	case 0:
+		// Known before it is copied: a few indexes can stand for any number of bytes.
+		size := int64(len(out.data))
+		for _, i := range idx {
+			size += int64(d.offs[i+1] - d.offs[i])
+		}
+		if err := tooLong(size); err != nil {
+			return err
+		}
 		out.offs = slices.Grow(out.offs, len(idx))
-		data := out.data
+		data := slices.Grow(out.data, int(size)-len(out.data))
 		for _, i := range idx {
 			data = append(data, d.data[d.offs[i]:d.offs[i+1]]...)
 			out.offs = append(out.offs, int32(len(data)))
 		}
 		out.data = data
-		return tooLong(data)
 	case 4:
 		at := len(out.fixed)
 		out.fixed = slices.Grow(out.fixed, 4*len(idx))[:at+4*len(idx)]
@@ -150,6 +157,9 @@ func (c *valueCursor) gather(idx []uint32, out *values) error {
 			binary.LittleEndian.PutUint64(dst[8*k:], binary.LittleEndian.Uint64(d.fixed[8*i:]))
 		}
 	default:
+		if err := tooLong(int64(len(out.fixed)) + int64(len(idx))*int64(c.width)); err != nil {
+			return err
+		}
 		w := uint32(c.width)
 		for _, i := range idx {
 			out.fixed = append(out.fixed, d.fixed[i*w:(i+1)*w]...)
@@ -160,8 +170,8 @@ func (c *valueCursor) gather(idx []uint32, out *values) error {
 
 // tooLong refuses what 32-bit Arrow offsets cannot address. Batches are sized by
 // the bytes of their rows, so this means a single enormous row group entry.
-func tooLong(data []byte) error {
-	if len(data) > math.MaxInt32 {
+func tooLong(size int64) error {
+	if size > math.MaxInt32 {
 		return unsupportedf("more than 2 GiB of one column in a batch")
 	}
 	return nil
@@ -261,4 +271,13 @@ func (r *leafReader) dictionary(src []byte, n int) (*values, error) {
 	d := &values{}
 	d.reset(c.width == 0)
 	return d, c.take(n, d)
+}
+
+// largest is the bytes of the longest value.
+func (v *values) largest() int64 {
+	n := int32(0)
+	for i := range v.n {
+		n = max(n, v.offs[i+1]-v.offs[i])
+	}
+	return int64(n)
 }

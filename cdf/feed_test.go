@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -327,6 +328,20 @@ func TestFeed_DeletionVectors(t *testing.T) {
 		v := f.commit("remove", gone(b), "add", with(vector(3, 77)))
 		_, err := f.feed(cdf.Options{Range: versions(v, v)})
 		wantCode(t, err, "DELETION_VECTOR_CORRUPT", deltalog.ErrCorrupt)
+	})
+	t.Run("R-653 vector of far more rows than the file has", func(t *testing.T) {
+		many := roaring64.New()
+		many.AddRange(0, 1<<27)
+		d := dv.EncodeInline(many)
+		v := f.commit("remove", gone(b), "add", with(&deltalog.DeletionVectorDescriptor{StorageType: d.StorageType, PathOrInlineDv: d.PathOrInlineDv, SizeInBytes: d.SizeInBytes, Cardinality: d.Cardinality}))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := f.feed(cdf.Options{Range: versions(v, v)})
+		runtime.ReadMemStats(&after)
+		wantCode(t, err, "DELETION_VECTOR_CORRUPT", deltalog.ErrCorrupt)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+			t.Errorf("%d MiB were allocated for a vector of %d bytes", took>>20, d.SizeInBytes)
+		}
 	})
 	t.Run("R-907 vector gone", func(t *testing.T) {
 		lost := vector(1)

@@ -102,7 +102,7 @@ func newReader(log *deltalog.Log, table *schema.Struct, o readerOptions) (*reade
 type part struct {
 	src  datafile.Source
 	kind ChangeType
-	rows []int64 // see piece
+	rows *dv.Vector // the only ones, where it is not nil
 }
 
 // parts says which rows of the file of a piece are read. Vectors are loaded here,
@@ -120,12 +120,12 @@ func (r *reader) parts(ctx context.Context, p piece) ([]part, error) {
 		return nil, err
 	}
 	var out []part
-	if rows := minus(after, before); len(rows) > 0 {
+	if rows := minus(after, before); rows != nil {
 		src := p.src
 		src.DeletionVector = p.pair.after
 		out = append(out, part{src: src, kind: Delete, rows: rows})
 	}
-	if rows := minus(before, after); len(rows) > 0 {
+	if rows := minus(before, after); rows != nil {
 		src := p.src
 		src.DeletionVector = p.pair.before
 		out = append(out, part{src: src, kind: Insert, rows: rows})
@@ -146,11 +146,15 @@ func (r *reader) vector(ctx context.Context, path string, d *deltalog.DeletionVe
 	return v, nil
 }
 
-func minus(v, w *dv.Vector) []int64 {
+// minus is nil where no row is left.
+func minus(v, w *dv.Vector) *dv.Vector {
 	if v == nil {
 		return nil
 	}
-	return slices.Collect(v.Minus(w).Rows())
+	if v = v.Minus(w); v.Cardinality() == 0 {
+		return nil
+	}
+	return v
 }
 
 // piece reads the rows of one piece and gives them the columns of the feed. Errors
@@ -176,7 +180,7 @@ func (r *reader) piece(ctx context.Context, version int64, when time.Time, p pie
 			return
 		}
 		for _, q := range parts {
-			o := datafile.ReadOptions{Columns: r.needed, Change: q.kind == "", Rows: q.rows, OnlyDeleted: q.rows != nil, BatchRows: r.batchRows}
+			o := datafile.ReadOptions{Columns: r.needed, Change: q.kind == "", Among: q.rows, OnlyDeleted: q.rows != nil, BatchRows: r.batchRows}
 			for b, err := range datafile.ReadFile(ctx, r.log.Store(), p.layout, q.src, o) {
 				var out arrow.RecordBatch
 				if err == nil {

@@ -144,7 +144,7 @@ func (d *Diff) byFeed(ctx context.Context, to *deltalog.Snapshot, o DiffOptions)
 // the two sides tell apart.
 type differing struct {
 	file *deltalog.Add
-	rows []int64 // nil: all live ones
+	rows *dv.Vector // nil: all live ones
 	plus bool
 }
 
@@ -182,10 +182,10 @@ func (d *Diff) byFiles(ctx context.Context, l *datafile.Layout, from, to *deltal
 			if err != nil {
 				return 0, err
 			}
-			if len(gone) > 0 {
+			if gone != nil {
 				parts = append(parts, differing{file: a, rows: gone})
 			}
-			if len(back) > 0 {
+			if back != nil {
 				parts = append(parts, differing{file: a, rows: back, plus: true})
 			}
 		}
@@ -198,7 +198,7 @@ func (d *Diff) byFiles(ctx context.Context, l *datafile.Layout, from, to *deltal
 	for _, p := range parts {
 		switch n := datafile.ParseStats(p.file.Stats).NumRecords; {
 		case p.rows != nil:
-			rows += int64(len(p.rows))
+			rows += p.rows.Cardinality()
 		case n >= 0:
 			rows += n
 		default:
@@ -208,7 +208,7 @@ func (d *Diff) byFiles(ctx context.Context, l *datafile.Layout, from, to *deltal
 	d.signed = func(ctx context.Context) iter.Seq2[signedRows, error] {
 		return func(yield func(signedRows, error) bool) {
 			for _, p := range parts {
-				for b, err := range datafile.Read(ctx, d.t.store, l, p.file, datafile.ReadOptions{Rows: p.rows, KeepDeleted: p.rows != nil}) {
+				for b, err := range datafile.Read(ctx, d.t.store, l, p.file, datafile.ReadOptions{Among: p.rows, KeepDeleted: p.rows != nil}) {
 					if !yield(signedRows{rows: b.RecordBatch, plus: p.plus}, err) || err != nil {
 						return
 					}
@@ -220,7 +220,7 @@ func (d *Diff) byFiles(ctx context.Context, l *datafile.Layout, from, to *deltal
 }
 
 // vectors are the rows that came back and that went between two states of a file.
-func (d *Diff) vectors(ctx context.Context, before, after *deltalog.Add) (back, gone []int64, err error) {
+func (d *Diff) vectors(ctx context.Context, before, after *deltalog.Add) (back, gone *dv.Vector, err error) {
 	a, err := datafile.LoadVector(ctx, d.t.store, before.DeletionVector)
 	if err != nil {
 		return nil, nil, err
@@ -229,11 +229,14 @@ func (d *Diff) vectors(ctx context.Context, before, after *deltalog.Add) (back, 
 	if err != nil {
 		return nil, nil, err
 	}
-	minus := func(v, w *dv.Vector) []int64 {
+	minus := func(v, w *dv.Vector) *dv.Vector {
 		if v == nil {
 			return nil
 		}
-		return slices.Collect(v.Minus(w).Rows())
+		if v = v.Minus(w); v.Cardinality() == 0 {
+			return nil
+		}
+		return v
 	}
 	return minus(a, b), minus(b, a), nil
 }

@@ -93,9 +93,15 @@ func (r *reconciler) reconcile(ctx context.Context, c *deltalog.RowConflicts) (*
 	return r.again(ctx, masks, changed)
 }
 
+// maxUsed bounds the rows that are listed for a look: more of them count as used.
+const maxUsed = 1 << 24
+
 func (r *reconciler) used(f *deltalog.Add, rows *roaring64.Bitmap) bool {
 	if r.read.Used == nil || rows.IsEmpty() {
 		return false
+	}
+	if rows.GetCardinality() > maxUsed {
+		return true
 	}
 	return r.read.Used(f, slices.Collect(dv.NewVector(rows).Rows()))
 }

@@ -24,7 +24,7 @@ func (r *reader) prune(l *Layout, o ReadOptions) error {
 	var names []string
 	may := func(s *segment) bool { return o.Keys.mayHold(s) }
 	switch {
-	case o.Rows != nil:
+	case o.Rows != nil, o.Among != nil:
 		return nil
 	case o.Keys != nil:
 		names = []string{o.Keys.Column}

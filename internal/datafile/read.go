@@ -35,6 +35,9 @@ type ReadOptions struct {
 	Change bool
 	// Rows are physical rows, ascending without repeats; nil means all.
 	Rows []int64
+	// Among are the only rows that are returned; not together with Rows. Rows that the
+	// file does not have are a [FileError]: the vector is of another file.
+	Among *dv.Vector
 	// KeepDeleted returns rows of the deletion vector too.
 	KeepDeleted bool
 	// OnlyDeleted returns the rows of the deletion vector and no other.
@@ -88,21 +91,52 @@ func ReadFile(ctx context.Context, store storage.Store, l *Layout, src Source, o
 			return
 		}
 		defer r.file.Close()
-		for b, err := range r.pf.Read(ctx, r.want, r.po) {
-			if err != nil {
-				yield(Batch{}, fileError(src.Path, err))
-				return
-			}
-			out, err := r.logical(b)
-			if err != nil {
-				yield(Batch{}, fileError(src.Path, err))
-				return
-			}
-			if out.NumRows() > 0 && !yield(out, nil) {
+		for po := range r.passes(o) {
+			for b, err := range r.pf.Read(ctx, r.want, po) {
+				if err != nil {
+					yield(Batch{}, fileError(src.Path, err))
+					return
+				}
+				out, err := r.logical(b)
+				if err != nil {
+					yield(Batch{}, fileError(src.Path, err))
+					return
+				}
+				if out.NumRows() > 0 && !yield(out, nil) {
+					out.Release()
+					return
+				}
 				out.Release()
-				return
 			}
-			out.Release()
+		}
+	}
+}
+
+// amongRows are the rows of a vector that are listed at once: a vector of some
+// kilobytes can stand for billions.
+const amongRows = 1 << 20
+
+// passes are the reads that give the wanted rows: one, or one for each run of rows of
+// the vector o.Among.
+func (r *reader) passes(o ReadOptions) iter.Seq[parquetio.ReadOptions] {
+	return func(yield func(parquetio.ReadOptions) bool) {
+		if o.Among == nil {
+			yield(r.po)
+			return
+		}
+		rows := make([]int64, 0, min(o.Among.Cardinality(), amongRows))
+		for row := range o.Among.Rows() {
+			if rows = append(rows, row); len(rows) == amongRows {
+				po := r.po
+				if po.Rows = rows; !yield(po) {
+					return
+				}
+				rows = rows[:0]
+			}
+		}
+		if po := r.po; len(rows) > 0 {
+			po.Rows = rows
+			yield(po)
 		}
 	}
 }
@@ -155,6 +189,9 @@ func newReader(ctx context.Context, store storage.Store, l *Layout, src Source, 
 	}
 	if r.po.MatchFieldID && !r.pf.HasFieldIDs() && slices.ContainsFunc(r.want.Fields, hasFieldID) {
 		return nil, &FileError{CodeSchema, src.Path, "its columns have no field ids, by which the table (delta.columnMapping.mode=id) finds them", nil}
+	}
+	if o.Among != nil && o.Among.Max() >= r.pf.NumRows() {
+		return nil, beyond(src.Path, o.Among, r.pf.NumRows())
 	}
 	if src.DeletionVector != nil && !r.keep || r.only {
 		if err := r.loadDeleted(ctx, store, src); err != nil {
@@ -434,9 +471,13 @@ func vectorOf(ctx context.Context, store storage.Store, src Source, rows int64) 
 	case errors.Is(err, storage.ErrNotFound):
 		return nil, &FileError{CodeMissing, src.Path, "its deletion vector is not there", err}
 	case err == nil && v != nil && v.Max() >= rows:
-		return nil, &FileError{CodeVector, src.Path, fmt.Sprintf("its deletion vector names row %d of %d", v.Max(), rows), nil}
+		return nil, beyond(src.Path, v, rows)
 	}
 	return v, err
+}
+
+func beyond(path string, v *dv.Vector, rows int64) *FileError {
+	return &FileError{CodeVector, path, fmt.Sprintf("its deletion vector names row %d of %d", v.Max(), rows), nil}
 }
 
 // LoadVector reads the deletion vector of an action; nil for none.

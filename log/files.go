@@ -19,7 +19,7 @@ const hintName = "_last_checkpoint"
 // What is read of one text file of the log at most, bytes: more is an error, not memory.
 const (
 	maxTextFile = 1 << 30
-	maxHint     = 64 << 20
+	maxHint     = 16 << 20
 )
 
 type fileKind int

@@ -62,12 +62,12 @@ func (l *Log) writeHint(ctx context.Context, h hint) error {
 // jsonChecksum is the MD5 of the canonical form of a JSON object without its
 // top-level "checksum" ("JSON checksum" of the protocol, R-709).
 func jsonChecksum(data []byte) (string, error) {
-	var lines []canonicalLine
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if err := canonicalLines(dec, "", 0, &lines); err != nil {
+	c := canonicalForm{dec: json.NewDecoder(bytes.NewReader(data)), left: 1<<20 + 32*len(data)}
+	c.dec.UseNumber()
+	if err := c.read("", 0); err != nil {
 		return "", err
 	}
+	lines := c.lines
 	sort.Slice(lines, func(i, j int) bool { return lines[i].path < lines[j].path })
 	parts := make([]string, len(lines))
 	for i, l := range lines {
@@ -79,10 +79,26 @@ func jsonChecksum(data []byte) (string, error) {
 
 type canonicalLine struct{ path, value string }
 
-func canonicalLines(dec *json.Decoder, path string, depth int, out *[]canonicalLine) error {
+// canonicalForm collects the lines. Every value has the whole path before it, so that
+// one long key above many values would make gigabytes of a small file: left bounds them.
+type canonicalForm struct {
+	dec   *json.Decoder
+	lines []canonicalLine
+	left  int
+}
+
+func (c *canonicalForm) add(path, value string) {
+	c.lines = append(c.lines, canonicalLine{path, value})
+}
+
+func (c *canonicalForm) read(path string, depth int) error {
 	if depth > 200 {
 		return fmt.Errorf("nested too deep")
 	}
+	if c.left -= len(path); c.left < 0 {
+		return fmt.Errorf("keys too long for the values below them")
+	}
+	dec := c.dec
 	tok, err := dec.Token()
 	if err != nil {
 		return err
@@ -117,20 +133,20 @@ func canonicalLines(dec *json.Decoder, path string, depth int, out *[]canonicalL
 					continue
 				}
 			}
-			if err := canonicalLines(dec, at, depth+1, out); err != nil {
+			if err := c.read(at, depth+1); err != nil {
 				return err
 			}
 		}
 		_, err := dec.Token()
 		return err
 	case string:
-		*out = append(*out, canonicalLine{path, canonicalString(tok)})
+		c.add(path, canonicalString(tok))
 	case json.Number:
-		*out = append(*out, canonicalLine{path, tok.String()})
+		c.add(path, tok.String())
 	case bool:
-		*out = append(*out, canonicalLine{path, strconv.FormatBool(tok)})
+		c.add(path, strconv.FormatBool(tok))
 	case nil:
-		*out = append(*out, canonicalLine{path, "null"})
+		c.add(path, "null")
 	}
 	return nil
 }

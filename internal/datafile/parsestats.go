@@ -44,23 +44,34 @@ func ParseStats(text string) *Stats {
 	if raw.TightBounds != nil {
 		s.Tight = *raw.TightBounds
 	}
-	s.min, s.max, s.nulls = flatten(raw.Min), flatten(raw.Max), flatten(raw.Nulls)
+	f := flattener{left: 64<<10 + 16*len(text)}
+	s.min, s.max, s.nulls = f.flat(raw.Min), f.flat(raw.Max), f.flat(raw.Nulls)
+	if f.left < 0 {
+		s.min, s.max, s.nulls = nil, nil, nil
+	}
 	return s
 }
 
-func flatten(m map[string]json.RawMessage) map[string]json.RawMessage {
+// flattener writes the whole path before each leaf. left bounds the bytes of these paths:
+// one long name above many leaves would make gigabytes of a small text.
+type flattener struct{ left int }
+
+func (f *flattener) flat(m map[string]json.RawMessage) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, len(m))
-	flattenInto(out, "", m, 0)
+	f.into(out, "", m, 0)
 	return out
 }
 
-func flattenInto(out map[string]json.RawMessage, path string, m map[string]json.RawMessage, depth int) {
+func (f *flattener) into(out map[string]json.RawMessage, path string, m map[string]json.RawMessage, depth int) {
 	for k, v := range m {
+		if f.left -= len(path) + len(k); f.left < 0 {
+			return
+		}
 		at := pathKey(path, k)
 		if len(v) > 0 && v[0] == '{' && depth < schema.MaxDepth {
 			var sub map[string]json.RawMessage
 			if json.Unmarshal(v, &sub) == nil {
-				flattenInto(out, at, sub, depth+1)
+				f.into(out, at, sub, depth+1)
 			}
 			continue
 		}

@@ -59,7 +59,14 @@ type jsonField struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
+// maxPath bounds the dotted names from the top to a column: everything about a column
+// is kept by them, and one long name above many columns is a small text.
+const maxPath = 16 << 10
+
 func parseJSONType(data []byte, path string, depth int) (Type, error) {
+	if len(path) > maxPath {
+		return nil, &FormatError{path[:100] + "...", fmt.Sprintf("its name and those above it have more than %d bytes", maxPath)}
+	}
 	if depth > MaxDepth {
 		return nil, &FormatError{path, fmt.Sprintf("types nest deeper than %d", MaxDepth)}
 	}

@@ -1,7 +1,6 @@
 package deltalog
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -220,36 +219,6 @@ func FuzzParseCommit(f *testing.F) {
 		}
 		if _, err := ParseCommit(0, "x", out, time.Time{}); err != nil {
 			t.Fatalf("does not read back: %v\n%s", err, out)
-		}
-	})
-}
-
-func FuzzOpenCheckpoint(f *testing.F) {
-	l, m := testLog(f)
-	s := newTable(f, l, []string{"p"}, nil)
-	tx := l.Begin(s)
-	tx.Add(file("a", "1"))
-	tx.SetTxn("app", 1)
-	mustCommit(f, tx, CommitOptions{})
-	if err := l.WriteCheckpoint(context.Background(), mustLatest(f, l)); err != nil {
-		f.Fatal(err)
-	}
-	for o, err := range m.List(context.Background(), CheckpointKey(1), "") {
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(readKey(f, m, o.Key))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		l, m := testLog(t)
-		put(t, m, CheckpointKey(1), string(data))
-		put(t, m, CommitKey(2), addLine("b")+"\n")
-		s, err := l.Latest(context.Background())
-		if err == nil {
-			_, err = s.FileList(context.Background())
-		}
-		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotFound) {
-			t.Fatalf("untyped error %v", err)
 		}
 	})
 }

@@ -445,3 +445,26 @@ func BenchmarkDescriptor_Decode(b *testing.B) {
 		}
 	}
 }
+
+// FuzzDescriptor: any text of a descriptor is a place inside the table, an absolute
+// path, or refused.
+func FuzzDescriptor(f *testing.F) {
+	f.Add("u", "ab^-aqEH.-t@S}K{vb[*k^", int32(40), int64(6))
+	f.Add("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", int32(40), int64(6))
+	f.Add("p", "file:///x", int32(1), int64(1))
+	f.Add("u", "../../../^-aqEH.-t@S}K{vb[*k^", int32(1), int64(1))
+	f.Fuzz(func(t *testing.T, kind, text string, size int32, card int64) {
+		d := Descriptor{StorageType: kind, PathOrInlineDv: text, SizeInBytes: size, Cardinality: card}
+		key, absolute, err := d.Path()
+		switch {
+		case err != nil:
+		case absolute != (kind == Absolute):
+			t.Fatalf("%+v is at %q, absolute %v", d, key, absolute)
+		case kind == Relative && (!strings.HasSuffix(key, ".bin") || !strings.Contains(key, "deletion_vector_")):
+			t.Fatalf("%+v is at %q", d, key)
+		}
+		if bm, err := d.DecodeInline(); err == nil && (kind != Inline || int64(bm.GetCardinality()) != card) {
+			t.Fatalf("%+v has %d rows", d, bm.GetCardinality())
+		}
+	})
+}

@@ -143,3 +143,42 @@ func FuzzAppendJSON(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseJSON: a value made of JSON text prints to text that makes the same value.
+func FuzzParseJSON(f *testing.F) {
+	for _, s := range []string{`{"a":[1,2,{"b":"c"}],"d":1.5}`, `1e400`, `-0`, `123456789012345678901234567890.5`, `{"a":1,"a":2}`, `"\ud800"`, `[[[[]]]]`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, v, err := ParseJSON(text)
+		if err != nil {
+			return
+		}
+		out, err := AppendJSON(nil, m, v)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		m2, v2, err := ParseJSON(out)
+		if err != nil {
+			t.Fatalf("%s is printed %s: %v", text, out, err)
+		}
+		if again, err := AppendJSON(nil, m2, v2); err != nil || string(again) != string(out) {
+			t.Fatalf("%s is printed %s, then %s %v", text, out, again, err)
+		}
+	})
+}
+
+// FuzzParsePath: no text panics, and the steps of a path that is read are not empty.
+func FuzzParsePath(f *testing.F) {
+	f.Add("$.a.b[0]['c d']")
+	f.Add("$[9999999999999]")
+	f.Fuzz(func(t *testing.T, text string) {
+		steps, err := ParsePath(text)
+		if err != nil {
+			return
+		}
+		if len(steps) > len(text) {
+			t.Fatalf("%q has %d steps", text, len(steps))
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,22 +18,21 @@ import (
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/testtable"
 	deltalog "github.com/sluice-data/sluice/log"
-	"github.com/sluice-data/sluice/merge"
 	"github.com/sluice-data/sluice/storage"
 )
 
 // opsConfig is what a table of TestTable_Operations is like.
 type opsConfig struct {
-	vectors, feed, parts, v2, tracking bool
-	mapping                            string // none, name, id
-	interval                           int    // of checkpoints
-	fileSize                           int64
+	vectors, feed, parts, v2, tracking, ict bool
+	mapping                                 string // none, name, id
+	interval                                int    // of checkpoints
+	fileSize                                int64
 }
 
 func drawConfig(r *rand.Rand) opsConfig {
 	yes := func() bool { return r.IntN(2) == 0 }
 	return opsConfig{vectors: yes(), feed: r.IntN(4) > 0, parts: yes(), v2: r.IntN(3) == 0, tracking: r.IntN(3) == 0,
-		mapping: []string{"none", "name", "id"}[r.IntN(3)], interval: []int{1, 3, 100}[r.IntN(3)], fileSize: []int64{0, 500}[r.IntN(2)]}
+		mapping: []string{"none", "name", "id"}[r.IntN(3)], interval: []int{1, 3, 100}[r.IntN(3)], fileSize: []int64{0, 500}[r.IntN(2)], ict: yes()}
 }
 
 func (c opsConfig) spec() testtable.Spec {
@@ -45,6 +45,7 @@ func (c opsConfig) spec() testtable.Spec {
 	set(c.feed, "delta.enableChangeDataFeed", "true")
 	set(c.vectors, "delta.enableDeletionVectors", "true")
 	set(c.mapping != "none", "delta.columnMapping.mode", c.mapping)
+	set(c.ict, "delta.enableInCommitTimestamps", "true")
 	s := testtable.Spec{DDL: "id BIGINT, k INT, p INT", Properties: props, Store: storage.NewMemory("t"), Options: delta.Options{FileSize: c.fileSize}}
 	if c.parts {
 		s.Partition = []string{"p"}
@@ -67,7 +68,7 @@ func (o tableOp) String() string {
 
 // opKinds are the operations with their weights.
 var opKinds = map[string]int{"append": 5, "overwrite": 1, "replace": 2, "dynamic": 1, "delete": 4, "update": 4, "optimize": 2, "purge": 1,
-	"zorder": 1, "checkpoint": 1, "vacuum": 1, "reopen": 1, "vectors": 1, "evolve": 1, "restore": 2, "merge": 4, "clean": 1}
+	"zorder": 1, "checkpoint": 1, "vacuum": 1, "reopen": 1, "vectors": 1, "evolve": 1, "restore": 2, "merge": 4, "clean": 1, "rename": 1, "drop": 1}
 
 func drawOps(r *rand.Rand, n int) []tableOp {
 	var kinds []string
@@ -301,111 +302,6 @@ func (m *opsModel) do(o tableOp) (changed, quiet bool, err error) {
 		return m.alter(o)
 	}
 	return changed, quiet, err
-}
-
-// alter is for operations that change what the table is.
-func (m *opsModel) alter(o tableOp) (changed, quiet bool, err error) {
-	switch o.kind {
-	case "evolve": // an append with one more column
-		if len(m.names) > 5 || o.n == 0 {
-			return false, false, errSkip
-		}
-		first := fmt.Sprintf("x%d", o.first/100)
-		if m.names[first] != "" {
-			return false, false, errSkip
-		}
-		m.names = maps.Clone(m.names)
-		m.names[first] = first
-		rows := m.fresh(o, nil)
-		_, err = m.tb.Append(ctx, testtable.Rows(m.t, m.ddl(), m.batch(rows)), delta.WriteOptions{MergeSchema: true})
-		m.rows = append(slices.Clone(m.rows), rows...)
-		return true, false, err
-	case "restore":
-		snap, err := m.tb.Snapshot(ctx)
-		if err != nil {
-			return false, false, err
-		}
-		v := m.floor + int64(o.n*7+o.a)%(snap.Version-m.floor+1)
-		was := m.past[v]
-		differ := !maps.Equal(was.names, m.names)
-		_, err = m.tb.Restore(ctx, delta.RestoreOptions{Version: &v})
-		if differ && m.cfg.feed && m.cfg.mapping != "none" && codeOf(err) == "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION" {
-			return false, false, errSkip // W-506
-		}
-		if differ {
-			m.feedFloor = snap.Version + 1 // columns went away
-		}
-		m.rows, m.names = was.rows, was.names
-		return true, true, err
-	case "merge":
-		return m.merge(o)
-	case "clean":
-		if _, err := m.tb.Checkpoint(ctx); err != nil {
-			return false, false, err
-		}
-		snap, err := m.tb.Snapshot(ctx)
-		if err != nil {
-			return false, false, err
-		}
-		_, err = m.tb.Log().CleanUp(ctx, snap, deltalog.CleanUpOptions{})
-		return false, false, err
-	}
-	return false, false, fmt.Errorf("no operation %s", o.kind)
-}
-
-// merge brings new rows and a third of the old ones; some matched rows go, some that
-// the source lacks go too.
-func (m *opsModel) merge(o tableOp) (changed, quiet bool, err error) {
-	source := m.fresh(o, nil)
-	for _, r := range m.rows {
-		if *r["id"]%3 == o.b && len(source) < 2*o.n {
-			v := maps.Clone(r)
-			v["k"], v["p"] = at2(*r["id"]%13), r["k"]
-			if *r["id"]%5 == 0 {
-				v["k"] = nil
-			}
-			source = append(source, v)
-		}
-	}
-	const ddl = "id BIGINT, k INT, p INT"
-	plain := &opsModel{names: map[string]string{"id": "id", "k": "k", "p": "p"}}
-	k, p := m.names["k"], m.names["p"]
-	text := fmt.Sprintf("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED AND s.k < %d THEN DELETE WHEN MATCHED THEN UPDATE SET t.%s = s.k, t.%s = s.p "+
-		"WHEN NOT MATCHED AND s.k <> 5 THEN INSERT (id, %s, %s) VALUES (s.id, s.k, s.p)", o.a, k, p, k, p)
-	if o.flag {
-		text += fmt.Sprintf(" WHEN NOT MATCHED BY SOURCE AND t.id %% 5 = %d THEN DELETE", o.b)
-	}
-	st, err := merge.Parse(text)
-	if err != nil {
-		return false, false, err
-	}
-	_, err = merge.Into(ctx, m.tb, merge.Source{Schema: testtable.Struct(m.t, ddl), Rows: testtable.Rows(m.t, ddl, plain.batch(source))}, st, merge.IntoOptions{})
-	byID := map[int]opsRow{}
-	for _, r := range source {
-		byID[*r["id"]] = r
-	}
-	var next []opsRow
-	for _, r := range m.rows {
-		from, ok := byID[*r["id"]]
-		delete(byID, *r["id"])
-		switch {
-		case ok && from["k"] != nil && *from["k"] < o.a, !ok && o.flag && *r["id"]%5 == o.b:
-			changed = true
-			continue
-		case ok:
-			r = maps.Clone(r)
-			r["k"], r["p"], changed = from["k"], from["p"], true
-		}
-		next = append(next, r)
-	}
-	for _, r := range source {
-		if byID[*r["id"]] != nil && r["k"] != nil && *r["k"] != 5 {
-			next = append(next, opsRow{"id": r["id"], "k": r["k"], "p": r["p"]})
-			changed = true
-		}
-	}
-	m.rows = next
-	return changed, false, err
 }
 
 func (m *opsModel) lines(o delta.ScanOptions) ([]string, error) {
@@ -727,13 +623,23 @@ func shrink(t *testing.T, cfg opsConfig, ops []tableOp, seed uint64, err error) 
 }
 
 // TestTable_Operations runs random lists of operations in many configurations against
-// a plain list of rows: rows, counts, versions, older versions, feed and stream.
+// a plain list of rows: rows, counts, versions, older versions, feed and stream. Every
+// value of SLUICE_SEED has other lists.
 func TestTable_Operations(t *testing.T) {
 	lists, length := 40, 12
 	if os.Getenv("SLUICE_LONG") != "" {
 		lists, length = 500, 20
 	}
-	for seed := range uint64(lists) {
+	base := uint64(0)
+	if text := os.Getenv("SLUICE_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			t.Fatalf("SLUICE_SEED: %v", err)
+		}
+		base = n << 16
+	}
+	for i := range uint64(lists) {
+		seed := base + i
 		r := rand.New(rand.NewPCG(seed, 11))
 		cfg := drawConfig(r)
 		ops := drawOps(r, length)

@@ -45,7 +45,7 @@ func (a *analyzer) checkName(at Pos, what, name string) bool {
 	parts, ok := splitName(name)
 	switch {
 	case name == "":
-		a.add(at, CodeSyntax, "", "%s is missing", what)
+		a.add(at, CodeSyntax, "add it", "%s is missing", what)
 	case !ok:
 		a.add(at, CodeSyntax, "join identifiers by dots; other characters go in backticks", "%s %q is no name", what, clip(name))
 	case len(parts) > 3:

@@ -44,9 +44,14 @@ func (p *parser) feed(f *Flow, at positions) {
 		p.fail(keys, "KEYS (columns) comes second, after FROM", "expected KEYS, found %s", keys.describe())
 		return
 	}
+	outer := p.form
+	p.form = forms["keys"]
 	p.lay.item("keys", p.at-1)
 	at["keys"], at["#keys"] = keys.pos, keys.pos
 	f.Keys = p.idents(at, "keys")
+	if !p.broken {
+		p.form = outer
+	}
 	for !p.broken && p.cur().kind != tokEOF && !p.cur().is(";") {
 		if !p.clause(f, at) {
 			return
@@ -89,6 +94,8 @@ func (p *parser) streamName(f *Flow, at positions) {
 
 func (p *parser) snapshot(f *Flow, at positions) {
 	p.take()
+	defer func(outer string) { p.form = outer }(p.form)
+	p.form = forms["snapshot"]
 	at["snapshot"] = p.cur().pos
 	f.Snapshot = p.query("snapshot query")
 	if t := p.cur(); p.accept("WITH", "VERSION") {
@@ -192,6 +199,8 @@ func (p *parser) clause(f *Flow, at positions) bool {
 	}
 	p.lay.item(option, p.at)
 	p.at += len(words)
+	defer func(outer string) { p.form = outer }(p.form)
+	p.form = forms[option]
 	switch option {
 	case "keys":
 		p.at--
@@ -387,6 +396,12 @@ func (p *parser) parseExpr(from, to int, notAllowed string, raw originals, optio
 			if p.toks[i].off == p.toks[from].off+syntax.Pos.Offset {
 				problem.Remedy = hint(p.toks[i], p.toks[i+1])
 			}
+		}
+		if strings.HasPrefix(problem.Message, "malformed") {
+			problem.Remedy = "literals are DATE '2026-01-31', TIMESTAMP '2026-01-31 12:00:00'"
+		}
+		if problem.Remedy == "" && p.form != "" {
+			problem.Remedy = "the form is " + p.form
 		}
 		p.list = append(p.list, problem)
 	}

@@ -198,7 +198,11 @@ func (a *analyzer) bind(at Pos, clause, text string, s *schema.Struct, notAllowe
 	e, err := expr.Parse(text)
 	var syntax *expr.SyntaxError
 	if errors.As(err, &syntax) {
-		a.list = append(a.list, syntaxProblem(syntax, at, notAllowed))
+		problem := syntaxProblem(syntax, at, notAllowed)
+		if problem.Remedy == "" {
+			problem.Remedy = "write it as in a SELECT of Spark SQL"
+		}
+		a.list = append(a.list, problem)
 		return nil
 	}
 	known := s != nil
@@ -221,11 +225,18 @@ func (a *analyzer) bind(at Pos, clause, text string, s *schema.Struct, notAllowe
 				if !known {
 					continue
 				}
-				code = CodeColumnsNotFound
+				code, remedy = CodeColumnsNotFound, "name one of these"
 			default:
 				if !known {
 					continue
 				}
+				remedy = "CAST to a type that fits"
+			}
+			switch x.Code {
+			case expr.CodeUnknownFunction:
+				remedy = "compute it before, in what the source is made from"
+			case expr.CodeArgumentCount:
+				remedy = "give as many arguments as the function takes"
 			}
 			if notAllowed == CodeExpectation {
 				code = CodeExpectation

@@ -67,6 +67,9 @@ func errorText(t *testing.T, err error) string {
 		if e.Code == "" || e.Message == "" {
 			t.Errorf("no code or message: %+v", e)
 		}
+		if e.Remedy == "" {
+			t.Errorf("no remedy: %v", e)
+		}
 		fmt.Fprintf(&b, "%d:%d %s: %s", e.Line, e.Col, e.Code, e.Message)
 		if e.Remedy != "" {
 			b.WriteString("; " + e.Remedy)

@@ -213,7 +213,7 @@ func (l *lexer) quoted(t *token, rest string) *Error {
 			b.WriteByte('`')
 			i++
 		case i == 1:
-			return l.fail("a quoted name is empty", "")
+			return l.fail("a quoted name is empty", "write the name between the backticks")
 		default:
 			t.kind, t.text = tokQuoted, b.String()
 			l.advance(i + 1)

@@ -147,7 +147,7 @@ func (a *analyzer) listOptions(p *FlowPlan) (ok bool) {
 			parts, isName := splitName(c)
 			switch {
 			case c == "":
-				a.add(at, CodeColumnsNotFound, "", "%s names a column without a name", l.clause)
+				a.add(at, CodeColumnsNotFound, "write the name of a column", "%s names a column without a name", l.clause)
 				continue
 			case !isName:
 				a.add(at, CodeSyntax, "quote names with backticks", "%s: %q is no column name", l.clause, clip(c))

@@ -25,7 +25,8 @@ type parser struct {
 	text   string
 	toks   []token
 	at     int
-	broken bool // the statement at hand has a syntax error
+	broken bool   // the statement at hand has a syntax error
+	form   string // how the clause or statement at hand is written
 	script *Script
 	lay    *layout
 }
@@ -58,7 +59,7 @@ func parse(text string) (*Script, *problems) {
 			continue
 		}
 		p.statement()
-		p.broken = false
+		p.broken, p.form = false, ""
 		for p.cur().kind != tokEOF && !p.cur().is(";") {
 			p.at++
 		}
@@ -86,6 +87,9 @@ func (p *parser) fail(t token, remedy, format string, args ...any) {
 func (p *parser) failCode(t token, code, remedy, format string, args ...any) {
 	if !p.broken {
 		p.broken = true
+		if remedy == "" && p.form != "" {
+			remedy = "the form is " + p.form
+		}
 		p.add(t.pos, code, remedy, format, args...)
 	}
 }
@@ -174,6 +178,7 @@ func (p *parser) statement() {
 	at := positions{"": start.pos}
 	switch {
 	case p.accept("APPLY", "CHANGES"):
+		p.form = forms["APPLY CHANGES"]
 		f := &Flow{bare: true, at: at}
 		p.expect("INTO")
 		p.target(f)
@@ -220,6 +225,7 @@ func (p *parser) wider() string {
 }
 
 func (p *parser) create(start token, at positions) {
+	p.form = forms["CREATE STREAMING TABLE"]
 	orRefresh := false
 	or := p.cur()
 	if p.accept("OR") {
@@ -237,12 +243,14 @@ func (p *parser) create(start token, at positions) {
 	case private:
 		p.fail(p.cur(), "", "expected STREAMING TABLE after PRIVATE, found %s", p.cur().describe())
 	case p.accept("FLOW"):
+		p.form = forms["CREATE FLOW"]
 		p.flow(&Flow{at: at, OrRefresh: orRefresh})
 	case p.next("SOURCE"):
 		if orRefresh {
 			p.fail(or, "write CREATE SOURCE", "OR REFRESH is not allowed for a source")
 		}
 		p.take()
+		p.form = forms["CREATE SOURCE"]
 		p.source(&Source{at: at})
 	case p.next("MATERIALIZED", "VIEW"), p.next("TEMPORARY", "VIEW"), p.next("TEMP", "VIEW"), p.next("LIVE", "TABLE"), p.next("STREAMING", "LIVE", "TABLE"), p.next("LIVE", "VIEW"):
 		kind := strings.ToUpper(p.take().text + " " + p.take().text)

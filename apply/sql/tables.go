@@ -48,6 +48,8 @@ func (p *parser) table(t *Table) {
 // elements reads columns and expectations up to the closing parenthesis.
 func (p *parser) elements(t *Table) {
 	t.at["schema"] = p.cur().pos
+	defer func(outer string) { p.form = outer }(p.form)
+	p.form = forms["element"]
 	for n := 0; !p.broken; n++ {
 		item := "element." + strconv.Itoa(n)
 		p.lay.item(item, p.at)
@@ -210,7 +212,9 @@ func (p *parser) failAt(off int, remedy, format string, args ...any) {
 // tableClause reads one clause of a table; false if none comes next.
 func (p *parser) tableClause(t *Table) bool {
 	at := p.cur()
+	defer func(outer string) { p.form = outer }(p.form)
 	once := func(option, clause string) {
+		p.form = forms[option]
 		p.once1(t.at, at, option, clause)
 		p.lay.item(option, p.at-len(strings.Fields(clause)))
 	}

@@ -55,7 +55,7 @@ func (y *yamlReader) document(text string) {
 			at.Line, _ = strconv.Atoi(m[1])
 			msg = m[2]
 		}
-		y.add(at, CodeSyntax, "", "not YAML: %s", msg)
+		y.add(at, CodeSyntax, "indent with spaces, two a level, and quote text with : or #", "not YAML: %s", msg)
 		return
 	}
 	if len(doc.Content) == 0 {
@@ -110,7 +110,7 @@ func (y *yamlReader) mapping(n *yaml.Node, what string) *yamlMap {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if k.Kind != yaml.ScalarNode {
-			y.add(nodePos(k), CodeSyntax, "", "a key of %s is not a name", what)
+			y.add(nodePos(k), CodeSyntax, "keys are plain text such as keys, sequence_by", "a key of %s is not a name", what)
 			continue
 		}
 		if _, dup := m.keys[k.Value]; dup {

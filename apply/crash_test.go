@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -165,37 +164,5 @@ func TestRun_ZombieAtEveryOperation(t *testing.T) {
 			t.Fatalf("%v: zombie: %v", call, err)
 		}
 		b.check(t, fmt.Sprintf("%v: after the zombie", call), storyTable)
-	}
-}
-
-// Two flows of one target, each killed at every operation, then both run again.
-func TestRun_CrashWithTwoFlows(t *testing.T) {
-	other := []string{"U 7@1 (Flo, Nice)", "U 1@6 (Anna, Rome)", "D 6@9"}
-	want := []string{"1, Anna, Rome", "2, Bob, Zug", "5, Cy, Lima"}
-	for n := 0; ; n += 7 {
-		mem := storage.NewMemory("t")
-		fs := faultstore.New(mem, faultstore.Rule{Match: faultstore.Nth(n), Mode: faultstore.CrashAfter})
-		first := storyBench(t, fs)
-		first.source.lines = story
-		second := storyBench(t, mem)
-		second.flow.Name, second.source.name, second.source.lines = "g", "file:other", other
-		_, err := Run(context.Background(), first.spec(), first.opts)
-		if fs.Count() <= n {
-			if err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		if !errors.Is(err, faultstore.ErrCrashed) {
-			t.Fatalf("operation %d: %v", n, err)
-		}
-		if _, err := Run(context.Background(), second.spec(), second.opts); err != nil {
-			t.Fatal(err)
-		}
-		first.store = mem
-		if _, err := Run(context.Background(), first.spec(), first.opts); err != nil {
-			t.Fatal(err)
-		}
-		first.check(t, fmt.Sprintf("operation %d", n), want)
 	}
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/delta"
 	"github.com/sluice-data/sluice/internal/datafile"
+	"github.com/sluice-data/sluice/internal/dv"
 	"github.com/sluice-data/sluice/internal/model"
 	deltalog "github.com/sluice-data/sluice/log"
+	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -34,7 +36,7 @@ type bench struct {
 
 func newBench(t testing.TB, config string) *bench {
 	t.Helper()
-	keys, data, seq := "id BIGINT", "name STRING, city STRING", "BIGINT"
+	keys, data, seq, sys := "id BIGINT", "name STRING, city STRING", "BIGINT", ""
 	b := &bench{store: storage.NewMemory("t"), source: &textSource{name: "file:events"}, seen: -1, opts: Options{Clock: steadyClock()}}
 	b.flow = Flow{Name: "f", SequenceBy: "seq", ExceptColumnList: []string{"seq"}}
 	for _, l := range strings.Split(strings.TrimSpace(config), "\n") {
@@ -49,6 +51,8 @@ func newBench(t testing.TB, config string) *bench {
 			data = v
 		case "seq":
 			seq = v
+		case "sys":
+			sys = v
 		case "sequence-by":
 			b.flow.SequenceBy = v
 		case "deletes":
@@ -88,6 +92,13 @@ func newBench(t testing.TB, config string) *bench {
 	}
 	if b.flow.SystemSequenceBy != "" {
 		b.n.sys = b.n.seq
+		if sys != "" {
+			d, err := schema.ParseDDL("sys " + sys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.n.sys = d.Fields[0].Type
+		}
 	}
 	b.n.lists = b.flow.ColumnsToUpdate
 	return b
@@ -220,16 +231,29 @@ func (b *bench) feed(t testing.TB) []string {
 		}
 		removed := map[string]*deltalog.Remove{}
 		for _, f := range c.Removes {
-			removed[f.Path] = f
+			if f.DataChange {
+				removed[f.Path] = f
+			}
 		}
 		for _, f := range c.Adds {
-			if r := removed[f.Path]; r != nil { // another deletion vector, which only grows here
-				rows, err := flipped(ctx, b.store, r.DeletionVector, f.DeletionVector)
+			if !f.DataChange {
+				continue
+			}
+			if r := removed[f.Path]; r != nil { // another deletion vector; it shrinks in a rewind
+				was, err := datafile.LoadVector(ctx, b.store, r.DeletionVector)
+				if err != nil {
+					t.Fatal(err)
+				}
+				is, err := datafile.LoadVector(ctx, b.store, f.DeletionVector)
 				if err != nil {
 					t.Fatal(err)
 				}
 				delete(removed, f.Path)
-				read(c.Version, datafile.SourceOf(f), "delete", rows)
+				for kind, rows := range map[string][]int64{"delete": lessRows(is, was), "insert": lessRows(was, is)} {
+					if len(rows) > 0 {
+						read(c.Version, datafile.SourceOf(f), kind, rows)
+					}
+				}
 				continue
 			}
 			read(c.Version, datafile.SourceOf(f), "insert", nil)
@@ -247,6 +271,14 @@ func (b *bench) feed(t testing.TB) []string {
 		out = append(out, r.text)
 	}
 	return out
+}
+
+// lessRows are the rows of a deletion vector that another does not have.
+func lessRows(a, b *dv.Vector) []int64 {
+	if a == nil {
+		return nil
+	}
+	return slices.Collect(a.Minus(b).Rows())
 }
 
 func errorText(t *testing.T, err error) string {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -59,8 +60,7 @@ func (s *textSnapshots) make(x textSnapshot) (*event.Snapshot, error) {
 			if r = strings.TrimSpace(r); r == "" {
 				continue
 			}
-			key, rest, _ := strings.Cut(strings.Trim(r, "()"), ",")
-			text := fmt.Sprintf("U %s@0 (%s)", key, strings.TrimSpace(rest))
+			text := model.SnapshotLine(r, cmp.Or(x.version, "0"))
 			if err := d.Add(context.Background(), &event.Record{Value: []byte(text), Line: int64(i + 1)}); err != nil {
 				yield(nil, err)
 				return

@@ -11,7 +11,8 @@
 //
 // Entry points: [Flow] with [Flow.Result] and [Flow.Visible], [Event],
 // [SnapshotEvents], [FeedEvents], [Feed], [Replay], [Script] (the notation of the
-// worked examples, one batch after another), [Generator].
+// worked examples, one batch after another), [Generator], [Story] (a random flow in
+// that notation, over all types and clauses).
 //
 // Only tests import the package.
 package model

@@ -241,8 +241,7 @@ func (s *Script) Snapshot(version string, rows []string) (string, error) {
 		if strings.TrimSpace(r) == "" {
 			continue
 		}
-		key, rest, _ := strings.Cut(strings.Trim(strings.TrimSpace(r), "()"), ",")
-		e, err := s.Event(fmt.Sprintf("U %s@%s (%s)", key, version, strings.TrimSpace(rest)))
+		e, err := s.Event(SnapshotLine(r, version))
 		if err != nil {
 			return "", err
 		}
@@ -257,6 +256,13 @@ func (s *Script) Snapshot(version string, rows []string) (string, error) {
 	}
 	s.version = v
 	return s.take(events), nil
+}
+
+// SnapshotLine is a row "(1, Ann, Rome)" of a snapshot as an upsert.
+func SnapshotLine(row, version string) string {
+	row = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(row), "("), ")")
+	key := Split(row)[0]
+	return fmt.Sprintf("U %s@%s (%s)", key, version, strings.TrimSpace(strings.TrimPrefix(row[len(key):], ",")))
 }
 
 // Refresh empties everything; the rows stay visible until the next batch.

@@ -259,7 +259,7 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 		return err
 	}
 	split := t.splitColumns(plans)
-	if a.shape, err = newShape(table, plans, split, rescued, t.run.zone()); err != nil {
+	if a.shape, err = newShape(table, plans, split, rescued, t.widens(), t.run.zone()); err != nil {
 		return err
 	}
 	partitions := t.run.flow.PartitionBy

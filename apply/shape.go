@@ -51,7 +51,7 @@ type shape struct {
 
 // newShape grows the table's schema (nil: a table to be created) by the columns
 // that the plans select. A changed type is CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE.
-func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescued bool, zone expr.Options) (*shape, error) {
+func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescued, widening bool, zone expr.Options) (*shape, error) {
 	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType), convert: map[*plan]map[int]*conversion{}, later: map[*plan][]string{}, split: split}
 	s.storedAs = plans[0].storedAs
 	if plans[0].systemType != nil {
@@ -62,7 +62,7 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 		s.schema.Fields = slices.Clone(table.Fields)
 		frame = s.cutFrame()
 	}
-	s.joinNew(table, plans)
+	s.joinNew(table, plans, widening)
 	for _, p := range plans {
 		for _, i := range p.selected {
 			c := p.source.Fields[i]
@@ -83,7 +83,7 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 				s.grown = true
 			}
 			have := s.schema.Fields[at].Type
-			if c.Type == schema.Void && have != schema.Void || table != nil && table.Index(c.Name) >= 0 && widens(c.Type, have) ||
+			if c.Type == schema.Void && have != schema.Void || (table != nil && table.Index(c.Name) >= 0 || widening && !slices.Contains(p.keys, i)) && widens(c.Type, have) ||
 				isNested(have) && !schema.EqualIgnoringNullability(plainType(have), plainType(c.Type)) && fits(c.Type, have) && !slices.Contains(p.keys, i) {
 				cv, err := newConversion(c, have, zone)
 				if err != nil {
@@ -129,12 +129,13 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 }
 
 // joinNew adds the nested columns that join the table, each with the fields that any
-// of the plans brings.
-func (s *shape) joinNew(table *schema.Struct, plans []*plan) {
+// of the plans brings, and where types may be widened the widest type of plain ones:
+// the same columns as if the plans had come in batches of their own.
+func (s *shape) joinNew(table *schema.Struct, plans []*plan, widening bool) {
 	for _, p := range plans {
 		for _, i := range p.selected {
 			c := p.source.Fields[i]
-			if !isNested(c.Type) || table != nil && table.Index(c.Name) >= 0 || slices.Contains(p.keys, i) {
+			if !isNested(c.Type) && !widening || table != nil && table.Index(c.Name) >= 0 || slices.Contains(p.keys, i) {
 				continue
 			}
 			// A column of another plan comes first if it comes first in the source.
@@ -145,8 +146,11 @@ func (s *shape) joinNew(table *schema.Struct, plans []*plan) {
 			t := c.Type
 			for _, q := range plans[first+1:] {
 				if at := q.source.Index(c.Name); at >= 0 {
-					if j, ok := joined(c.Name, t, q.source.Fields[at].Type); ok {
+					other := q.source.Fields[at].Type
+					if j, ok := joined(c.Name, t, other); ok {
 						t = j
+					} else if widening && widens(t, other) {
+						t = other
 					}
 				}
 			}

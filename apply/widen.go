@@ -52,6 +52,20 @@ func (t *target) widening(plans []*plan) *deltalog.TableConfig {
 	return cfg
 }
 
+// widens tells whether the target's columns may become wider; one that is not there yet
+// will have what the flow says.
+func (t *target) widens() bool {
+	if t.snap != nil {
+		return t.snap.WidensTypes()
+	}
+	for k, v := range t.run.flow.Properties {
+		if strings.EqualFold(k, "delta.enableTypeWidening") {
+			return strings.EqualFold(v, "true")
+		}
+	}
+	return false
+}
+
 // columnTypes are the data columns of an existing target, whose types records that
 // carry none are read as. Nil where none must be: the target's own may become wider.
 func (t *target) columnTypes() *schema.Struct {

@@ -1,13 +1,37 @@
 package apply
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/sluice-data/sluice/apply/event"
 )
+
+// twoTypes reads numbers of ten digits as the first notation has them, others as the
+// second.
+type twoTypes struct {
+	textDecoder
+	n [2]*notation
+}
+
+func (d *twoTypes) Add(ctx context.Context, r *event.Record) error {
+	n := d.n[1]
+	if strings.Contains(string(r.Value), "000000000") {
+		n = d.n[0]
+	}
+	if d.textDecoder.n != n {
+		d.cut()
+		d.textDecoder.n = n
+	}
+	return d.textDecoder.Add(ctx, r)
+}
 
 // A column whose source type grows is widened where the table allows it (auto-cdc
 // 1.4); rows, hidden events and late events of the narrow type go on.
@@ -36,6 +60,24 @@ func TestRun_WidensTypes(t *testing.T) {
 		c := again(t, b, "data: name STRING, n BIGINT\nstored-as: 2\ntrack: name")
 		c.must(t, "U 1@4 (Bob, 5000000000)")
 		c.wantTable(t, "1, Ann, 3, 1→4", "1, Ann, 5, 5→∞", "1, Bob, 5000000000, 4→5")
+	})
+	t.Run("both types in the first batch", func(t *testing.T) {
+		for _, order := range [][]string{{"1", "5000000000"}, {"5000000000", "1"}} {
+			b := newBench(t, "data: name STRING, n BIGINT")
+			b.flow.Properties = widen
+			wide, narrow := b.n, newBench(t, "data: name STRING, n INT").n
+			spec := b.spec()
+			spec.NewDecoder = func() event.Decoder {
+				return &twoTypes{n: [2]*notation{wide, narrow}}
+			}
+			for i, v := range order {
+				b.source.lines = append(b.source.lines, fmt.Sprintf("U %d@5 (Ann, %s)", i+1, v))
+			}
+			if _, err := Run(context.Background(), spec, b.opts); err != nil {
+				t.Fatal(err)
+			}
+			b.wantTable(t, "1, Ann, "+order[0], "2, Ann, "+order[1])
+		}
 	})
 	t.Run("a pair that the protocol does not allow", func(t *testing.T) {
 		b := newBench(t, "data: name STRING, n INT")

@@ -262,7 +262,9 @@ func (v *vacuum) fromListing(ctx context.Context) ([]VacuumFile, error) {
 		switch {
 		case v.hidden(o.Key):
 		case v.keep[strings.ToLower(o.Key)]:
-			if o.ETag != "" {
+			// On a local disk the tag is the file's identity. Object stores make it of the
+			// bytes, and a dead file may have those of a live one.
+			if o.ETag != "" && strings.HasPrefix(v.t.store.URL(), "file:") {
 				kept[o.ETag] = true
 			}
 		case o.ModTime.Before(v.cutoff):
@@ -270,6 +272,18 @@ func (v *vacuum) fromListing(ctx context.Context) ([]VacuumFile, error) {
 		}
 	}
 	var out []VacuumFile
+	// What processes left that were killed in a write: also in the log and in what apply
+	// keeps below the table, which no vacuum of its own visits. A write of the retention
+	// time may be under way.
+	for o, err := range storage.UnfinishedIn(ctx, v.t.store) {
+		if err != nil {
+			return nil, fmt.Errorf("list unfinished files: %w", err)
+		}
+		apart := !strings.HasPrefix(o.Key, "_apply/") && slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(o.Key, dir) })
+		if o.ModTime.Before(v.cutoff) && !apart {
+			out = append(out, VacuumFile{o.Key, o.Size, o.ModTime})
+		}
+	}
 	for _, o := range found {
 		if kept[o.ETag] || iceberg && strings.HasPrefix(o.Key, "metadata/") || slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(o.Key, dir) }) {
 			continue // a kept file under another name, Iceberg's metadata, another table

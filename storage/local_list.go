@@ -29,8 +29,18 @@ func (s *Local) List(ctx context.Context, prefix, startAfter string) iter.Seq2[O
 	}
 }
 
+// Unfinished implements [Leftovers]: the temporary files of writes that are under way
+// or whose process ended in the middle.
+func (s *Local) Unfinished(ctx context.Context) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		w := lister{s: s, ctx: ctx, temp: true, yield: yield}
+		w.walk("", nil)
+	}
+}
+
 type lister struct {
 	s      *Local
+	temp   bool // temporary files, instead of objects
 	ctx    context.Context
 	prefix string
 	after  string
@@ -118,5 +128,5 @@ func (w *lister) candidate(osDir, dir string, e fs.DirEntry) (string, bool) {
 		return name, w.wants(dir + name)
 	}
 	key := dir + name
-	return name, strings.HasPrefix(key, w.prefix) && key > w.after && !isTemp(name)
+	return name, strings.HasPrefix(key, w.prefix) && key > w.after && isTemp(name) == w.temp
 }

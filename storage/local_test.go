@@ -279,3 +279,53 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// A Writer that could not be begun is nil, not an interface that holds a nil pointer.
+func TestLocal_NewWriterThatFails(t *testing.T) {
+	st, err := storage.NewLocal(t.TempDir(), storage.LocalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"../k", ".k.0b5c6f2e-7d1a-4c51-9d6e-1f6f0d0c0a11.tmp"} {
+		if w, err := st.NewWriter(t.Context(), key); err == nil || w != nil {
+			t.Errorf("%s: %v, %v", key, w, err)
+		}
+	}
+}
+
+// Unfinished names the temporary files that List hides, also through the stores around it.
+func TestLocal_Unfinished(t *testing.T) {
+	dir := t.TempDir()
+	st, err := storage.NewLocal(dir, storage.LocalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := st.NewWriter(t.Context(), "a/b/k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	if err := st.Put(t.Context(), "a/b/done", nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]storage.Store{"a/b/": st, "b/": storage.WithRetry(storage.Sub(st, "a"), storage.RetryOptions{})} {
+		n := 0
+		for o, err := range storage.UnfinishedIn(t.Context(), s) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; !strings.HasPrefix(o.Key, name+".k.") || !strings.HasSuffix(o.Key, ".tmp") {
+				t.Errorf("%s below %s", o.Key, name)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d files below %s", n, name)
+		}
+	}
+	for o := range storage.UnfinishedIn(t.Context(), storage.Sub(st, "other")) {
+		t.Errorf("%s is not in that folder", o.Key)
+	}
+	for o := range storage.UnfinishedIn(t.Context(), storage.NewMemory("m")) {
+		t.Errorf("%s in memory", o.Key)
+	}
+}

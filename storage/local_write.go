@@ -58,7 +58,11 @@ func (s *Local) NewWriter(ctx context.Context, key string) (Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(ctx, "write", key, p)
+	w, err := s.begin(ctx, "write", key, p)
+	if err != nil {
+		return nil, err // not a nil pointer that is no nil Writer
+	}
+	return w, nil
 }
 
 // localWriter is one temporary file on its way to its final name. It carries

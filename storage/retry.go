@@ -198,3 +198,8 @@ func (s *retryStore) List(ctx context.Context, prefix, startAfter string) iter.S
 func (s *retryStore) Delete(ctx context.Context, key string) error {
 	return s.opts.do(ctx, func() error { return s.inner.Delete(ctx, key) })
 }
+
+// Unfinished implements [Leftovers], without trying again.
+func (s *retryStore) Unfinished(ctx context.Context) iter.Seq2[Object, error] {
+	return UnfinishedIn(ctx, s.inner)
+}

@@ -63,6 +63,21 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
+// Leftovers is a Store that can name what writes leave that never ended, and that List
+// does not show. Delete takes such a key away.
+type Leftovers interface {
+	// Unfinished yields them; some may still be written: their ModTime tells.
+	Unfinished(ctx context.Context) iter.Seq2[Object, error]
+}
+
+// UnfinishedIn are those of a store, none where it leaves none.
+func UnfinishedIn(ctx context.Context, s Store) iter.Seq2[Object, error] {
+	if l, ok := s.(Leftovers); ok {
+		return l.Unfinished(ctx)
+	}
+	return func(func(Object, error) bool) {}
+}
+
 // Reader is random access to one object; ReadAt is safe for concurrent use.
 type Reader interface {
 	io.ReaderAt

@@ -103,3 +103,18 @@ func (s *sub) Delete(ctx context.Context, key string) error {
 	}
 	return s.named(s.inner.Delete(ctx, k))
 }
+
+// Unfinished implements [Leftovers].
+func (s *sub) Unfinished(ctx context.Context) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		for o, err := range UnfinishedIn(ctx, s.inner) {
+			key, ok := strings.CutPrefix(o.Key, s.prefix)
+			if err == nil && !ok {
+				continue
+			}
+			if o.Key = key; !yield(o, s.named(err)) {
+				return
+			}
+		}
+	}
+}

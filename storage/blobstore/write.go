@@ -237,7 +237,7 @@ func (w *writer) Close() error {
 		return w.s.fail(w.ctx, "close", w.key, err, false)
 	}
 	if w.up == nil {
-		return w.s.exclusive(w.ctx, "close", w.key, w.name, &w.o, func() error {
+		return w.settle(func() error {
 			rctx, cancel := w.s.limit(w.ctx, len(w.buf))
 			defer cancel()
 			return w.s.d.Put(rctx, w.name, w.buf, w.o)
@@ -253,7 +253,12 @@ func (w *writer) Close() error {
 		}
 		last = func() error { return nil }
 	}
-	err := w.s.exclusive(w.ctx, "close", w.key, w.name, &w.o, func() error {
+	finish := w.settle
+	if !w.up.Parallel() {
+		// The last part makes the object, and was tried again itself.
+		finish = func(send func() error) error { return w.s.exclusive(w.ctx, "close", w.key, w.name, &w.o, send) }
+	}
+	err := finish(func() error {
 		if err := last(); err != nil {
 			return err
 		}
@@ -265,6 +270,41 @@ func (w *writer) Close() error {
 		w.drop()
 	}
 	return err
+}
+
+// settle makes the object and tries again what may pass, as throttling does: the bytes are
+// still here, and an object that an earlier try made carries the id of this write.
+func (w *writer) settle(send func() error) error {
+	var last, open error
+	tries := 0
+	_ = w.s.o.Retry.Do(w.ctx, func() error {
+		tries++
+		last = w.s.exclusive(w.ctx, "close", w.key, w.name, &w.o, send)
+		if last != nil && tries > 1 && w.made() {
+			last = nil
+		}
+		switch {
+		case last == nil:
+			open = nil
+			return nil
+		case errors.Is(last, storage.ErrAmbiguous) && w.ctx.Err() == nil:
+			open = last
+			return storage.ErrTransient
+		}
+		return last
+	})
+	if open != nil {
+		return open
+	}
+	return last
+}
+
+// made says whether the object is there and of this write.
+func (w *writer) made() bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), w.s.o.Timeout)
+	defer cancel()
+	a, err := w.s.d.Head(ctx, w.name)
+	return err == nil && a.ID == w.o.ID
 }
 
 // Abort drops what was written.

@@ -298,3 +298,21 @@ func TestStore_FetchedCredentials(t *testing.T) {
 		})
 	}
 }
+
+// A store that nobody answers for is said with the cause, and a write that was never sent
+// is not one whose outcome is unknown.
+func TestStore_NoConnection(t *testing.T) {
+	keys(t)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for _, location := range []string{"s3://b/p", "gs://b/p", "azblob://b/p"} {
+		s := opened(t, location, map[string]string{"endpoint": gone.URL, "anonymous": "true", "account": "acct"})
+		_, err := s.Head(t.Context(), "k")
+		if !errors.Is(err, storage.ErrTransient) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("%s: head: %v", location, err)
+		}
+		if err := s.Create(t.Context(), "k", nil); !errors.Is(err, storage.ErrTransient) || errors.Is(err, storage.ErrAmbiguous) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("%s: create: %v", location, err)
+		}
+	}
+}

@@ -197,7 +197,7 @@ func fault(err error) error {
 	}
 	var send *smithyhttp.RequestSendError
 	switch {
-	case errors.As(err, &re):
+	case errors.As(err, &re) && re.HTTPStatusCode() != 0: // it also wraps requests that got no answer
 		f.Status = re.HTTPStatusCode()
 		return f
 	case errors.As(err, &send):

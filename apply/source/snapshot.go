@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -413,7 +412,7 @@ type versioned struct {
 
 // Next implements event.Snapshots.
 func (p *patternSnapshots) Next(ctx context.Context, last *event.SnapshotVersion) (*event.Snapshot, error) {
-	list, t, err := p.list(last)
+	list, t, err := p.list(ctx, last)
 	if err != nil {
 		return nil, err
 	}
@@ -428,7 +427,7 @@ func (p *patternSnapshots) Next(ctx context.Context, last *event.SnapshotVersion
 
 // Held implements event.Snapshots.
 func (p *patternSnapshots) Held(ctx context.Context, last *event.SnapshotVersion) ([]*event.Snapshot, error) {
-	list, t, err := p.list(last)
+	list, t, err := p.list(ctx, last)
 	if err != nil {
 		return nil, err
 	}
@@ -446,36 +445,19 @@ func (p *patternSnapshots) snapshot(ctx context.Context, v *versioned, t schema.
 }
 
 // list groups the files below the root by version, in ascending order.
-func (p *patternSnapshots) list(last *event.SnapshotVersion) ([]*versioned, schema.Type, error) {
+func (p *patternSnapshots) list(ctx context.Context, last *event.SnapshotVersion) ([]*versioned, schema.Type, error) {
 	by := map[string]*versioned{}
 	var list []*versioned
-	err := filepath.WalkDir(p.root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if name := d.Name(); path != p.root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() {
-			return nil
-		}
-		rel, err := filepath.Rel(p.root, path)
-		if err != nil {
-			return err
-		}
-		m := p.pattern.FindStringSubmatch(filepath.ToSlash(rel))
+	err := p.walk(ctx, func(rel, path string) {
+		m := p.pattern.FindStringSubmatch(rel)
 		if m == nil {
-			return nil
+			return
 		}
 		if by[m[1]] == nil {
 			by[m[1]] = &versioned{text: m[1]}
 			list = append(list, by[m[1]])
 		}
 		by[m[1]].files = append(by[m[1]].files, path)
-		return nil
 	})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, &Error{Code: codeNoSnapshot, Reason: "directory " + p.root + " does not exist"}

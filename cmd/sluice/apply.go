@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-data/sluice/apply"
 	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source"
+	"github.com/sluice-data/sluice/apply/source/kafka"
 	"github.com/sluice-data/sluice/apply/source/postgres"
 	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/storage/open"
@@ -163,7 +164,7 @@ func (f *applyFlags) check() error {
 		problems = append(problems, "--table excludes --include-tables and --exclude-tables")
 	}
 	for _, src := range f.from {
-		if scheme, _, ok := strings.Cut(src, "://"); ok && scheme != "file" && f.snapshot {
+		if scheme, _, _ := strings.Cut(src, "://"); f.snapshot && (kafka.IsURL(src) || postgres.IsURL(src)) {
 			return notYet("source " + scheme + ":// of snapshots")
 		}
 		if isTable(src) && !f.snapshot && len(f.from) > 1 {

@@ -54,9 +54,9 @@ func newMergeCommand(a *app) *cobra.Command {
 	}
 	p := c.Flags()
 	p.StringVar(&f.sql, "sql", "", "the MERGE statement")
-	p.Var(&f.source, "source", "NAME=FILE: the rows that the statement calls NAME")
+	p.Var(&f.source, "source", "NAME=FILE or NAME=URL: the rows that the statement calls NAME")
 	f.in.format.values = []string{"parquet", "jsonl", "csv", "arrow"}
-	p.StringVar(&f.in.from, "from", "", "file with the source rows, or - for standard input")
+	p.StringVar(&f.in.from, "from", "", "file or URL with the source rows, or - for standard input")
 	p.Var(&f.in.format, "format", "form of the rows (default: by the file's name)")
 	p.StringVar(&f.ddl, "schema", "", "columns of the source rows (default: see above)")
 	p.StringVar(&f.on, "on", "", `which rows meet, for example "target.id = source.id"`)
@@ -189,6 +189,11 @@ func (a *app) merge(ctx context.Context, location string, f *mergeFlags) error {
 	if err != nil {
 		return err
 	}
+	done, err := f.in.fetch(ctx, a)
+	defer done()
+	if err != nil {
+		return err
+	}
 	src, err := a.mergeSource(ctx, f, t)
 	if err != nil {
 		return err
@@ -230,7 +235,7 @@ func (a *app) mergeSource(ctx context.Context, f *mergeFlags, t *delta.Table) (m
 	if err != nil {
 		return merge.Source{}, err
 	}
-	o := rowio.ReadOptions{Zone: zone}
+	o := rowio.ReadOptions{File: f.in.url, Zone: zone}
 	if f.ddl != "" {
 		if o.Schema, err = schema.ParseDDL(f.ddl); err != nil {
 			return merge.Source{}, fmt.Errorf("--schema: %w", err)

@@ -38,6 +38,11 @@ func newOverwriteCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			done, err := in.fetch(cmd.Context(), a)
+			defer done()
+			if err != nil {
+				return err
+			}
 			rows, err := in.rows(cmd.Context(), a, t)
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -77,7 +78,7 @@ func (a *app) applySnapshots(ctx context.Context, f *applyFlags, targets apply.T
 	if err != nil {
 		return err
 	}
-	snapshots, err := a.openSnapshots(f, columns)
+	snapshots, err := a.openSnapshots(ctx, f, columns)
 	if err != nil {
 		return err
 	}
@@ -92,14 +93,22 @@ func (a *app) applySnapshots(ctx context.Context, f *applyFlags, targets apply.T
 }
 
 // openSnapshots opens --from as snapshots.
-func (a *app) openSnapshots(f *applyFlags, columns *schema.Struct) (source.Snapshots, error) {
+func (a *app) openSnapshots(ctx context.Context, f *applyFlags, columns *schema.Struct) (source.Snapshots, error) {
 	zone, err := a.flags.zone()
 	if err != nil {
 		return nil, err
 	}
 	spec := source.SnapshotSpec{Version: f.snapshotVersion, Spec: source.Spec{From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values,
-		Stdin: a.stdin, Now: a.clock, TimeZone: zone}}
-	if len(f.from) == 1 && isTable(f.from[0]) {
+		Stdin: a.stdin, Now: a.clock, TimeZone: zone, OpenStore: a.open}}
+	table := len(f.from) == 1 && isTable(f.from[0])
+	if len(f.from) == 1 && isObjectURL(f.from[0]) && !strings.Contains(f.snapshotVersion, "{version") {
+		snap, err := a.sourceTable(ctx, f.from[0])
+		if err != nil {
+			return nil, err
+		}
+		table = snap != nil
+	}
+	if table {
 		spec.Table = func(ctx context.Context) (*delta.Table, error) {
 			store, err := a.open(f.from[0])
 			if err != nil {
@@ -139,7 +148,7 @@ func (r *statementRun) applySnapshotFlow(ctx context.Context, b *boundFlow) (app
 	if err != nil {
 		return apply.Result{}, err
 	}
-	snapshots, err := r.openSnapshots(&b.flags, b.columns())
+	snapshots, err := r.openSnapshots(ctx, &b.flags, b.columns())
 	if err != nil {
 		return apply.Result{}, err
 	}

@@ -100,6 +100,8 @@ func (a *app) deltaOptions() (delta.Options, error) {
 type rowInput struct {
 	from   string
 	format oneOf
+	// url is where from was fetched, "" for a file.
+	url string
 	// ddl describes columns that the table does not have yet; merge and replace say
 	// whether the rows may add columns or bring their own.
 	ddl            string
@@ -108,7 +110,7 @@ type rowInput struct {
 
 func (in *rowInput) flags(c *cobra.Command) {
 	in.format.values = []string{"parquet", "jsonl", "csv", "arrow"}
-	c.Flags().StringVar(&in.from, "from", "", "file with the rows, or - for standard input (required)")
+	c.Flags().StringVar(&in.from, "from", "", "file or URL with the rows, or - for standard input (required)")
 	c.Flags().Var(&in.format, "format", "form of the rows (default: by the file's name)")
 }
 
@@ -158,7 +160,7 @@ func (in *rowInput) check() error {
 	if _, known := rowio.InputForm(in.from); !known && in.format.value == "" {
 		return usage("MISSING_FLAG", "--from %s: the name does not tell the form: add --format", in.from)
 	}
-	if in.from == "-" {
+	if in.from == "-" || strings.Contains(in.from, "://") {
 		return nil
 	}
 	st, err := os.Stat(in.from)
@@ -185,7 +187,7 @@ func (in *rowInput) rows(ctx context.Context, a *app, t *delta.Table) (iter.Seq2
 	if err != nil {
 		return nil, err
 	}
-	rows := rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{Schema: target, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone})
+	rows := rowio.ReadPath(ctx, in.from, rowio.Form(in.format.value), a.stdin, rowio.ReadOptions{File: in.url, Schema: target, Optional: delta.MadeColumns(snap.TableConfig), Zone: zone})
 	return in.explained(rows), nil
 }
 

@@ -77,6 +77,12 @@ func TestMistakes(t *testing.T) {
 	check("9 nothing is swallowed", decodeText(t, bare, "e.jsonl",
 		envelope("z", "null", `{"id":1}`, at("5", "10")), envelope("c", "null", `{"ID":1}`, at("5", "10")), `{"op":"c"`, "\xff"),
 		[]string{"P2 UNKNOWN_OP", "P5 KEY_ABSENT", "P1 INVALID_JSON", "P1 INVALID_UTF8"}, "batch")
+	check("9 names that differ in case are two", decodeText(t, bare, "e.jsonl",
+		envelope("c", "null", `{"id":1,"ID":7}`, at("5", "10"))),
+		[]string{"id=1 ID=7"}, "poison")
+	check("9 what comes twice is no event", decodeText(t, source.Spec{Format: "maxwell", Keys: []string{"id"}}, "e.jsonl",
+		`{"database":"d","table":"t","type":"insert","type":"delete","ts":1,"data":{"id":1}}`),
+		[]string{"P1 DUPLICATE_KEY"}, "batch")
 	check("10 another epoch", decodeText(t, source.Spec{Format: source.Debezium, Keys: []string{"id"}, Options: map[string]string{"epoch": "1"}}, "e.jsonl",
 		envelope("c", "null", `{"id":1}`, at("1", "2"))),
 		[]string{"(1 1 1 2)"})

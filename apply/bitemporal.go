@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// decideBeliefs decides one key of a bitemporal target. Every event stays in the
-// state: an earlier report can change past beliefs.
+// decideBeliefs decides one key of a bitemporal target. Every event goes into the
+// state, since an earlier report can change past beliefs; [freezeBeliefs] says when one
+// may leave it.
 func (f *fold) decideBeliefs(d *decision, h *historian, t told, hides map[*register]bool, now int64) error {
 	k := t.k
 	have := f.state.hidden[k.key]
@@ -41,6 +42,27 @@ func (f *fold) decideBeliefs(d *decision, h *historian, t told, hides map[*regis
 	d.place(f, h, k, shown(t.rows, hides))
 	f.keep(d, k, need)
 	return nil
+}
+
+// systemOf is the system sequence of a bitemporal event in the state; nil: damage.
+func (f hiddenFact) systemOf() []byte {
+	r := cellReader{rest: f.payload}
+	sys := r.text()
+	if r.bad {
+		return nil
+	}
+	return sys
+}
+
+// deletes tells whether a hidden event is a delete.
+func (f hiddenFact) deletes() bool {
+	if f.kind != kindEvent {
+		return f.payload == nil
+	}
+	r := cellReader{rest: f.payload}
+	r.text()
+	op := r.take(1)
+	return !r.bad && op[0] == 0
 }
 
 // eventFact is a bitemporal event as it is kept: its system sequence, 0 for a delete

@@ -105,6 +105,10 @@ func (f *fold) readHidden() error {
 	for _, k := range f.keys {
 		seen := map[string]bool{}
 		for _, fact := range f.state.hidden[k.key] {
+			if fact.kind == kindFrozen {
+				k.freeze(fact.seq)
+				continue
+			}
 			if k.seed != nil && bytes.Compare(fact.seq, k.seed.u) <= 0 {
 				continue
 			}
@@ -153,6 +157,24 @@ func (k *keyed) plant() bool {
 	}
 	k.seed, k.rows = &open.reg, []*storedRow{open}
 	return true
+}
+
+// freeze puts the rows aside that were believed only before a system sequence, and
+// notes those that were believed up to it.
+func (k *keyed) freeze(before []byte) {
+	if k.frozen != nil && bytes.Compare(k.frozen.before, before) >= 0 {
+		return
+	}
+	b := &belief{before: before}
+	k.rows = slices.DeleteFunc(k.rows, func(r *storedRow) bool {
+		return r.reg.span.sysEnd != nil && bytes.Compare(r.reg.span.sysEnd, before) < 0
+	})
+	for _, r := range k.rows {
+		if bytes.Compare(r.reg.span.sysStart, before) < 0 {
+			b.rows = append(b.rows, &r.reg)
+		}
+	}
+	k.frozen = b
 }
 
 // readRow takes one stored row up.
@@ -227,13 +249,16 @@ func (f *fold) deriveEvents(k *keyed, views []*storedRows, known map[string]bool
 		r, v := &row.reg, views[row.match]
 		k.list = append(k.list, happening{seq: r.u, event: -1, at: v.view(r, row.row, 0, f.covers, func(n int) bool { return bytes.Equal(r.version(n), r.u) })})
 		boundary(r.d)
-		start := r.span.start
-		if bytes.Equal(start, r.u) || known[string(start)] {
-			continue
+		// A member that was collected is told by the row, whose tracked values it had: the
+		// first one, and one that stands at a delete inside of the run, where there would
+		// be a gap without it.
+		for slot, s := range [][]byte{r.span.start, r.d} {
+			if bytes.Compare(s, r.span.start) < 0 || known[string(s)] {
+				continue
+			}
+			known[string(s)] = true
+			k.list = append(k.list, happening{seq: s, event: -1, at: v.view(r, row.row, 1+slot, f.covers, func(n int) bool { return len(r.version(n)) > 0 })})
 		}
-		// The first member was collected; tracked values are those of the whole row.
-		known[string(start)] = true
-		k.list = append(k.list, happening{seq: start, event: -1, at: v.view(r, row.row, 1, f.covers, func(n int) bool { return len(r.version(n)) > 0 })})
 	}
 	for _, row := range k.rows {
 		if e := row.reg.span.end; !known[string(e)] {
@@ -262,13 +287,13 @@ func (f *fold) runHistory(groups []merge.Group, now int64) (*decision, error) {
 			old := slices.DeleteFunc(slices.Clone(k.list), func(e happening) bool { return e.event >= 0 })
 			quiet := *h
 			if f.shape.storedAs == storedBitemporal {
-				t.was = quiet.beliefs(old)
+				t.was = quiet.beliefs(old, k.frozen)
 			} else {
 				t.was = quiet.run(old, k.seed).rows
 			}
 		}
 		if f.shape.storedAs == storedBitemporal {
-			t.rows = h.beliefs(k.list)
+			t.rows = h.beliefs(k.list, k.frozen)
 		} else {
 			t.c = h.run(k.list, k.seed)
 			t.rows = t.c.rows
@@ -345,8 +370,10 @@ func (f *fold) fillMoved(h *historian) {
 	for _, i := range list {
 		e := &f.events[i]
 		from := f.index[e.other].list
-		if e.sys != nil {
+		if e.sys != nil { // what was known then, later reports in place of earlier ones
 			from = slices.DeleteFunc(slices.Clone(from), func(x happening) bool { return bytes.Compare(x.sys, e.sys) > 0 })
+			slices.SortStableFunc(from, func(a, b happening) int { return bytes.Compare(a.sys, b.sys) })
+			from = latest(from)
 		}
 		old := h.below(from, e.seq, f.index[e.other].seed)
 		if !old.live {

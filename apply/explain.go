@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -34,6 +35,8 @@ type Explanation struct {
 // ExplainedEvent is one event that state, rows or feed still tell.
 type ExplainedEvent struct {
 	Sequence string `json:"sequence"`
+	// System is the system sequence of a bitemporal event.
+	System string `json:"system_sequence,omitempty"`
 	// Kind is upsert, delete, truncate or snapshot.
 	Kind string `json:"kind"`
 	// Known is where it is known from: row, state, or the feed.
@@ -48,8 +51,8 @@ type ExplainedEvent struct {
 	Fate string `json:"fate"`
 	Why  string `json:"why"`
 
-	seq     []byte
-	dropped bool // it is behind a row that DROP ROW hides
+	seq, sys []byte
+	dropped  bool // it is behind a row that DROP ROW hides
 }
 
 // explainer gathers the events of a key.
@@ -133,18 +136,25 @@ func (s *shape) keyOfText(key map[string]string, zone expr.Options) (string, err
 }
 
 func (x *explainer) gather(ctx context.Context) error {
+	if x.s.system != nil { // the state tells all events, and when each was reported
+		x.ofState()
+	}
 	if err := x.ofRows(ctx); err != nil {
 		return err
 	}
-	x.ofState()
+	if x.s.system == nil {
+		x.ofState()
+	}
 	return x.ofFeed(ctx)
 }
 
-// sequenceText prints a sequence.
-func (x *explainer) sequence(seq []byte) string {
-	b := array.NewBuilder(memory.DefaultAllocator, x.s.code.Types()[0])
+// sequence prints a sequence.
+func (x *explainer) sequence(seq []byte) string { return decodedSequence(x.s.code, seq) }
+
+func decodedSequence(code *keycode.Encoder, seq []byte) string {
+	b := array.NewBuilder(memory.DefaultAllocator, code.Types()[0])
 	defer b.Release()
-	if _, err := x.s.code.Decode(seq, []array.Builder{b}); err != nil {
+	if _, err := code.Decode(seq, []array.Builder{b}); err != nil {
 		return "0x" + hex.EncodeToString(seq)
 	}
 	return b.NewArray().ValueStr(0)
@@ -156,8 +166,13 @@ func (x *explainer) add(e ExplainedEvent, seq []byte) {
 		return
 	}
 	e.seq, e.Sequence = bytes.Clone(seq), x.sequence(seq)
+	if e.sys != nil {
+		e.System = decodedSequence(x.s.system, e.sys)
+	} else if x.reports(e.Kind, seq) > 1 {
+		return // of which a row does not tell
+	}
 	for _, have := range x.events {
-		if have.Kind == e.Kind && bytes.Equal(have.seq, e.seq) {
+		if have.Kind == e.Kind && bytes.Equal(have.seq, e.seq) && (e.sys == nil || bytes.Equal(have.sys, e.sys)) {
 			if have.Values == nil {
 				have.Values = e.Values
 			}
@@ -169,6 +184,17 @@ func (x *explainer) add(e ExplainedEvent, seq []byte) {
 		}
 	}
 	x.events = append(x.events, &e)
+}
+
+// reports counts the events of one sequence that are known by their system sequence.
+func (x *explainer) reports(kind string, seq []byte) int {
+	n := 0
+	for _, have := range x.events {
+		if have.Kind == kind && have.sys != nil && bytes.Equal(have.seq, seq) {
+			n++
+		}
+	}
+	return n
 }
 
 func valuesOf(b arrow.RecordBatch, names []string, r int) map[string]*string {
@@ -222,7 +248,7 @@ func (x *explainer) ofRows(ctx context.Context) error {
 	}
 	for _, end := range ends { // a version that no other follows at once ends by a delete
 		text := x.sequence(end)
-		if slices.ContainsFunc(t.state.hidden[x.key], func(h hiddenFact) bool { return h.payload != nil && bytes.Equal(h.seq, end) }) {
+		if slices.ContainsFunc(t.state.hidden[x.key], func(h hiddenFact) bool { return h.kind != kindFrozen && !h.deletes() && bytes.Equal(h.seq, end) }) {
 			continue // a version that is hidden follows
 		}
 		if !slices.ContainsFunc(x.rows, func(r map[string]*string) bool { return r[startColumn] != nil && *r[startColumn] == text }) {
@@ -263,11 +289,17 @@ func (x *explainer) ofState() {
 		}
 	}
 	for _, h := range st.hidden[x.key] {
-		kind := "upsert"
-		if h.payload == nil {
+		kind, sys := "upsert", []byte(nil)
+		if h.kind == kindEvent {
+			sys = bytes.Clone(h.systemOf())
+		}
+		switch {
+		case h.kind == kindFrozen:
+			continue
+		case h.deletes():
 			kind = "delete"
 		}
-		x.add(ExplainedEvent{Kind: kind, Known: "state", dropped: h.kind == kindDropped}, h.seq)
+		x.add(ExplainedEvent{Kind: kind, Known: "state", dropped: h.kind == kindDropped, sys: sys}, h.seq)
 	}
 	for _, d := range st.departed[x.key] {
 		x.add(ExplainedEvent{Kind: "delete", Known: "state, key change"}, d.seq)
@@ -353,10 +385,7 @@ func (x *explainer) judge() {
 	})
 	rank := map[string]int{"truncate": 0, "snapshot": 1, "delete": 2, "upsert": 3}
 	slices.SortStableFunc(x.events, func(a, b *ExplainedEvent) int {
-		if c := bytes.Compare(a.seq, b.seq); c != 0 {
-			return c
-		}
-		return rank[a.Kind] - rank[b.Kind]
+		return cmp.Or(bytes.Compare(a.seq, b.seq), bytes.Compare(a.sys, b.sys), rank[a.Kind]-rank[b.Kind])
 	})
 	var d, u *ExplainedEvent
 	for _, e := range x.events {
@@ -407,14 +436,23 @@ func (x *explainer) judgeHistory() {
 			ends[*v] = true
 		}
 	}
+	newest := map[string]*ExplainedEvent{} // of the reports of one sequence
 	for _, e := range x.events {
+		if n := newest[e.Sequence]; e.sys != nil && (n == nil || bytes.Compare(n.sys, e.sys) < 0) {
+			newest[e.Sequence] = e
+		}
+	}
+	for _, e := range x.events {
+		n := newest[e.Sequence]
 		switch {
+		case e.sys != nil && bytes.Compare(e.sys, n.sys) < 0:
+			e.Fate, e.Why = "lost", "believed until it was reported anew, as "+n.Kind+", at "+n.System
 		case e.Kind == "upsert" && e.dropped && !starts[e.Sequence]:
 			e.Fate, e.Why = "hidden", "its version violates an expectation that drops rows; a later event may show it"
 		case e.Kind == "upsert" && starts[e.Sequence]:
 			e.Fate, e.Why = "won", "starts a version"
 		case e.Kind == "upsert":
-			e.Fate, e.Why = "joined", "equal to the version before it on every tracked column, or replaced by a later report"
+			e.Fate, e.Why = "joined", "equal to the version before it on every tracked column"
 		case ends[e.Sequence]:
 			e.Fate, e.Why = "won", "ends a version"
 		default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -15,7 +16,11 @@ func explained(t *testing.T, b *bench, key string) []string {
 	}
 	var out []string
 	for _, e := range x.Events {
-		out = append(out, fmt.Sprintf("%s@%s %s", e.Kind, e.Sequence, e.Fate))
+		text := fmt.Sprintf("%s@%s %s", e.Kind, e.Sequence, e.Fate)
+		if e.System != "" {
+			text += " sys " + e.System
+		}
+		out = append(out, text)
 	}
 	return out
 }
@@ -33,6 +38,8 @@ func TestExplain_Fates(t *testing.T) {
 		{"fields of several events", "ignore-null: *", [][]string{{"U 1@3 (Anna, null)"}, {"U 1@1 (Ann, Rome)"}}, []string{"upsert@1 kept", "upsert@3 won"}},
 		{"history joins", "stored-as: 2", [][]string{{"U 1@5 (Ann, Rome)", "U 1@7 (Ann, Rome)", "U 1@9 (Bob, Rome)", "D 1@12"}},
 			[]string{"upsert@5 won", "upsert@7 joined", "upsert@9 won", "delete@12 won"}},
+		{"beliefs", "stored-as: bitemporal", [][]string{{"U 1@5 sys 1 (Ann, Rome)", "U 1@5 sys 3 (Ann, Oslo)", "D 1@9 sys 2", "D 1@8 sys 4"}},
+			[]string{"upsert@5 lost sys 1", "upsert@5 won sys 3", "delete@8 won sys 4", "delete@9 won sys 2"}},
 		{"a boundary waits", "stored-as: 2", [][]string{{"U 1@9 (Ann, Rome)", "D 1@5"}}, []string{"delete@5 kept", "upsert@9 won"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -40,7 +47,11 @@ func TestExplain_Fates(t *testing.T) {
 			for _, lines := range c.batches {
 				b.must(t, lines...)
 			}
-			b.must(t, "U 2@1 (other, key)")
+			if other := "U 2@1 (other, key)"; strings.Contains(c.config, "bitemporal") {
+				b.must(t, "U 2@1 sys 9 (other, key)")
+			} else {
+				b.must(t, other)
+			}
 			if got := explained(t, b, "1"); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -47,6 +47,8 @@ type keyed struct {
 	// seed is the key's open row where every event comes after all that is known: then
 	// nothing older is looked at.
 	seed *register
+	// frozen is what of a bitemporal key collection has made final; nil: nothing.
+	frozen *belief
 }
 
 // storedRow is where a key's row is in the target.

@@ -21,6 +21,7 @@ const (
 	kindBoundary = "boundary" // SCD2: a delete that no row's end or floor tells
 	kindDropped  = "dropped"  // an event behind a row that DROP ROW hides; never collected
 	kindEvent    = "event"    // BITEMPORAL: every event
+	kindFrozen   = "frozen"   // BITEMPORAL: a system sequence below which beliefs are final
 )
 
 // hiddenFact is one hidden event. Facts of a key are a set: one that a row came to

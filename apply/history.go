@@ -206,16 +206,36 @@ func (h *historian) below(list []happening, s []byte, seed *register) register {
 	return r
 }
 
+// belief is what was believed just before a system sequence, where beliefs below it
+// are final: events that only those needed may be gone.
+type belief struct {
+	before []byte
+	rows   []*register
+}
+
 // beliefs computes the rows of a bitemporal key (auto-cdc 2.7): the SCD2 rows of
-// what was known at each system sequence, each for as long as it was believed.
-func (h *historian) beliefs(list []happening) []*register {
+// what was known at each system sequence, each for as long as it was believed. With a
+// frozen belief only its rows and later ones.
+func (h *historian) beliefs(list []happening, frozen *belief) []*register {
 	slices.SortStableFunc(list, func(a, b happening) int {
 		return cmp.Or(bytes.Compare(a.sys, b.sys), a.before(&b))
 	})
 	quiet := *h // each event is joined many times
 	var out []*register
 	open := map[string]*register{} // rows of the last belief, by start
-	for i := 0; i < len(list); {
+	from := 0
+	if frozen != nil {
+		for from < len(list) && bytes.Compare(list[from].sys, frozen.before) < 0 {
+			from++
+		}
+		for _, r := range frozen.rows {
+			c, sp := *r, *r.span
+			c.span, sp.sysEnd = &sp, nil
+			open[string(sp.start)] = &c
+			out = append(out, &c)
+		}
+	}
+	for i := from; i < len(list); {
 		sys := list[i].sys
 		for i < len(list) && bytes.Equal(list[i].sys, sys) {
 			i++

@@ -285,7 +285,7 @@ func (s *state) add(r stateRow) error {
 			return bytes.Equal(d.seq, r.Seq) && d.at <= r.At
 		})
 		s.departed[string(r.Key)] = append(list, departed{r.Seq, r.Payload, r.At})
-	case kindUpsert, kindBoundary, kindDropped, kindEvent:
+	case kindUpsert, kindBoundary, kindDropped, kindEvent, kindFrozen:
 		fact := hiddenFact{kind: r.Kind, seq: r.Seq, payload: r.Payload, at: r.At}
 		s.hidden[string(r.Key)] = addFact(s.hidden[string(r.Key)], fact)
 	default:

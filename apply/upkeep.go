@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +58,13 @@ func (t *target) upkeep(ctx context.Context) error {
 	return t.tidy(ctx)
 }
 
+// keeping is what a collection goes by: facts processed before a time (microseconds)
+// have outlived it; hides: expectations hide rows, so that rows do not tell all beliefs.
+type keeping struct {
+	before int64
+	hides  bool
+}
+
 // collect is one collection, if the last one is long enough ago.
 func (t *target) collect(ctx context.Context) error {
 	for range upkeepTries {
@@ -75,7 +83,8 @@ func (t *target) collect(ctx context.Context) error {
 			oldest = min(oldest, d.Last)
 		}
 		cutoff := time.UnixMicro(oldest).Add(-skew - seconds(config, "tombstoneGCThresholdInSeconds", defaultRetention)).UnixMicro()
-		any, err := t.collectable(ctx, cutoff)
+		keep := keeping{before: cutoff, hides: slices.ContainsFunc(t.run.flow.Expectations, func(e Expectation) bool { return e.OnViolation == dropRow })}
+		any, err := t.collectable(ctx, keep)
 		if err != nil || !any {
 			return err
 		}
@@ -86,13 +95,13 @@ func (t *target) collect(ctx context.Context) error {
 		next.target.Collected = now.UnixMicro()
 		p := &proposal{t: t, began: now, replace: next, operation: "COLLECT STATE"}
 		if next.whole {
-			next.collect(cutoff)
+			next.collect(keep)
 			p.facts = next.keyed()
 		} else {
 			files := t.files.facts
 			p.stream = func(next *state) iter.Seq2[stateRow, error] {
 				return t.states.compacted(ctx, next, files, func(one *state) {
-					one.collect(cutoff)
+					one.collect(keep)
 					next.target.CollectedTo = one.target.CollectedTo
 				})
 			}
@@ -109,15 +118,15 @@ func (t *target) collect(ctx context.Context) error {
 }
 
 // collectable tells whether a collection would drop anything of the pinned state.
-func (t *target) collectable(ctx context.Context, cutoff int64) (any bool, err error) {
+func (t *target) collectable(ctx context.Context, keep keeping) (any bool, err error) {
 	if t.state.whole {
-		return t.state.collectable(cutoff), nil
+		return t.state.collectable(keep), nil
 	}
-	if youngerThan(t.files.facts, cutoff) {
+	if youngerThan(t.files.facts, keep.before) {
 		return false, nil
 	}
 	err = t.states.merged(ctx, t.state, t.files.facts, func(one *state) error {
-		if any = one.collectable(cutoff); any {
+		if any = one.collectable(keep); any {
 			return errEnough
 		}
 		return nil
@@ -129,38 +138,67 @@ func (t *target) collectable(ctx context.Context, cutoff int64) (any bool, err e
 }
 
 // collectable tells whether a collection would drop anything.
-func (s *state) collectable(cutoff int64) bool {
+func (s *state) collectable(keep keeping) bool {
 	for _, d := range s.deletes {
-		if d.at < cutoff {
+		if d.at < keep.before {
 			return true
 		}
 	}
 	for _, list := range s.departed {
 		for _, d := range list {
-			if d.at < cutoff {
+			if d.at < keep.before {
+				return true
+			}
+		}
+	}
+	if !s.anyHistory() {
+		for _, list := range s.entries {
+			if _, highest := keepEntries(list, keep.before); highest != nil {
 				return true
 			}
 		}
 	}
 	for _, list := range s.hidden {
-		if _, highest := keepHidden(list, cutoff, s.inheritsNothing(), s.authorsAll); highest != nil {
+		if _, highest := s.keepEvents(list, keep); highest != nil {
 			return true
 		}
 	}
 	return false
 }
 
+// anyHistory tells whether the target keeps history. What version entries of its rows
+// say of single fields and floors stands for events, which [keepHidden] judges.
+func (s *state) anyHistory() bool {
+	for _, d := range s.flows {
+		if d.StoredAs == storedSCD2 || d.StoredAs == storedBitemporal {
+			return true
+		}
+	}
+	return false
+}
+
+// keepEvents says which hidden events of a key must stay.
+func (s *state) keepEvents(list []hiddenFact, keep keeping) (rest []hiddenFact, highest []byte) {
+	if !slices.ContainsFunc(list, func(f hiddenFact) bool { return f.kind == kindEvent }) {
+		return keepHidden(list, keep.before, s.inheritsNothing(), s.authorsAll)
+	}
+	if keep.hides {
+		return list, nil
+	}
+	return freezeBeliefs(list, keep.before)
+}
+
 // collect drops what was processed before the cutoff and is not needed any more
-// (auto-cdc 3): tombstones, floors, images of changed keys, and of histories the
-// events below the anchor.
-func (s *state) collect(cutoff int64) {
+// (auto-cdc 3): tombstones, floors, images of changed keys, field versions, of
+// histories the events below the anchor, and of beliefs those that were replaced.
+func (s *state) collect(keep keeping) {
 	drop := func(seq []byte) {
 		if bytes.Compare(seq, s.target.CollectedTo) > 0 {
 			s.target.CollectedTo = bytes.Clone(seq)
 		}
 	}
 	for k, d := range s.deletes {
-		if d.at < cutoff {
+		if d.at < keep.before {
 			delete(s.deletes, k)
 			drop(d.seq)
 		}
@@ -168,7 +206,7 @@ func (s *state) collect(cutoff int64) {
 	for k, list := range s.departed {
 		var rest []departed
 		for _, d := range list {
-			if d.at < cutoff {
+			if d.at < keep.before {
 				drop(d.seq)
 			} else {
 				rest = append(rest, d)
@@ -178,9 +216,15 @@ func (s *state) collect(cutoff int64) {
 			delete(s.departed, k)
 		}
 	}
-	whole := s.inheritsNothing()
+	if !s.anyHistory() {
+		for k, list := range s.entries {
+			rest, highest := keepEntries(list, keep.before)
+			s.entries[k] = rest
+			drop(highest)
+		}
+	}
 	for k, list := range s.hidden {
-		rest, highest := keepHidden(list, cutoff, whole, s.authorsAll)
+		rest, highest := s.keepEvents(list, keep)
 		drop(highest)
 		if s.hidden[k] = rest; len(rest) == 0 {
 			delete(s.hidden, k)
@@ -256,7 +300,12 @@ func (a *attempt) lateBeyond() int64 {
 		return 0
 	}
 	for i := range a.fold.events {
-		if bytes.Compare(a.fold.events[i].seq, to) <= 0 {
+		e := &a.fold.events[i]
+		seq := e.seq
+		if e.sys != nil { // beliefs are frozen by what was known when
+			seq = e.sys
+		}
+		if bytes.Compare(seq, to) <= 0 {
 			n++
 		}
 	}

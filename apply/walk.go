@@ -281,6 +281,9 @@ func (t *target) storedShape(keys []string) (*shape, error) {
 		return nil, err
 	}
 	s.seqType = st
+	if len(s.frame) == 4 {
+		s.systemType = s.schema.Fields[s.frame[2]].Type
+	}
 	return s, s.finish()
 }
 

@@ -62,7 +62,11 @@ func explanationText(x *apply.Explanation) string {
 		if e.Version != nil {
 			when = fmt.Sprintf(" at version %d", *e.Version)
 		}
-		fmt.Fprintf(&b, "%s  %s  %s: %s (known from %s%s)\n", e.Sequence, e.Kind, e.Fate, e.Why, e.Known, when)
+		at := e.Sequence
+		if e.System != "" {
+			at += " reported at " + e.System
+		}
+		fmt.Fprintf(&b, "%s  %s  %s: %s (known from %s%s)\n", at, e.Kind, e.Fate, e.Why, e.Known, when)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
+
+	"github.com/sluice-data/sluice/log/schema"
 )
 
 // errCell: bytes of the state that are no value of the expected type.
@@ -25,11 +27,53 @@ const (
 	cellDouble
 	cellDecimal
 	cellStruct // with the number of its fields: later ones may have joined since
+	cellNamed  // with their names: any may have joined, gone or changed places since
 )
 
+// innerNames are the physical names of the struct fields inside of a type; nil: it has
+// none.
+type innerNames struct {
+	names []string      // of a struct
+	inner []*innerNames // of its fields; of the element, or of key and value
+}
+
+func innerNamesOf(t schema.Type) *innerNames {
+	of := func(types ...schema.Type) *innerNames {
+		n, any := &innerNames{}, false
+		for _, x := range types {
+			in := innerNamesOf(x)
+			n.inner, any = append(n.inner, in), any || in != nil
+		}
+		if !any {
+			return nil
+		}
+		return n
+	}
+	switch t := t.(type) {
+	case *schema.Struct:
+		n := &innerNames{}
+		for _, f := range t.Fields {
+			n.names, n.inner = append(n.names, schema.PhysicalName(f)), append(n.inner, innerNamesOf(f.Type))
+		}
+		return n
+	case *schema.Array:
+		return of(t.Elem)
+	case *schema.Map:
+		return of(t.Key, t.Value)
+	}
+	return nil
+}
+
+func (n *innerNames) of(i int) *innerNames {
+	if n == nil || i >= len(n.inner) {
+		return nil
+	}
+	return n.inner[i]
+}
+
 // appendCellBytes appends a value in a compact form that keeps every bit; text and
-// lists are preceded by their length.
-func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
+// lists are preceded by their length. With names, fields of structs are kept by them.
+func appendCellBytes(dst []byte, a arrow.Array, i int, names *innerNames) ([]byte, error) {
 	if a.IsNull(i) {
 		return append(dst, cellNull), nil
 	}
@@ -51,9 +95,12 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 	case *array.Float32:
 		return binary.LittleEndian.AppendUint32(append(dst, cellFloat), math.Float32bits(a.Value(i))), nil
 	case *array.Struct:
+		if names != nil {
+			return appendNamed(dst, a, i, names)
+		}
 		dst = binary.AppendUvarint(append(dst, cellStruct), uint64(a.NumField()))
 		for f := range a.NumField() {
-			if dst, err = appendCellBytes(dst, a.Field(f), i); err != nil {
+			if dst, err = appendCellBytes(dst, a.Field(f), i, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -83,10 +130,10 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 		from, to := a.ValueOffsets(i)
 		dst = binary.AppendUvarint(dst, uint64(to-from))
 		for e := from; e < to; e++ {
-			if dst, err = appendCellBytes(dst, a.Keys(), int(e)); err != nil {
+			if dst, err = appendCellBytes(dst, a.Keys(), int(e), names.of(0)); err != nil {
 				return nil, err
 			}
-			if dst, err = appendCellBytes(dst, a.Items(), int(e)); err != nil {
+			if dst, err = appendCellBytes(dst, a.Items(), int(e), names.of(1)); err != nil {
 				return nil, err
 			}
 		}
@@ -95,7 +142,7 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 		from, to := a.ValueOffsets(i)
 		dst = binary.AppendUvarint(dst, uint64(to-from))
 		for e := from; e < to; e++ {
-			if dst, err = appendCellBytes(dst, a.ListValues(), int(e)); err != nil {
+			if dst, err = appendCellBytes(dst, a.ListValues(), int(e), names.of(0)); err != nil {
 				return nil, err
 			}
 		}
@@ -104,9 +151,51 @@ func appendCellBytes(dst []byte, a arrow.Array, i int) ([]byte, error) {
 	return nil, fmt.Errorf("keep a value of type %s in the state: %w", a.DataType(), errCell)
 }
 
+// appendNamed appends a struct with the names of its fields.
+func appendNamed(dst []byte, a *array.Struct, i int, names *innerNames) ([]byte, error) {
+	if a.NumField() != len(names.names) {
+		return nil, fmt.Errorf("keep a value of type %s in the state: %w", a.DataType(), errCell)
+	}
+	dst = binary.AppendUvarint(append(dst, cellNamed), uint64(a.NumField()))
+	for f, name := range names.names {
+		value, err := appendCellBytes(nil, a.Field(f), i, names.of(f))
+		if err != nil {
+			return nil, err
+		}
+		dst = append(binary.AppendUvarint(dst, uint64(len(name))), name...)
+		dst = append(binary.AppendUvarint(dst, uint64(len(value))), value...)
+	}
+	return dst, nil
+}
+
+// named reads what appendNamed wrote: fields that the type does not have any more are
+// passed over, those that joined it are null.
+func (r *cellReader) named(b *array.StructBuilder, names *innerNames) {
+	if names == nil || len(names.names) != b.NumField() {
+		r.bad = true
+		return
+	}
+	values := map[string][]byte{}
+	for n := r.length(); n > 0 && !r.bad; n-- {
+		name := string(r.text())
+		values[name] = r.text()
+	}
+	b.Append(true)
+	for f, name := range names.names {
+		value, ok := values[name]
+		if !ok || r.bad {
+			b.FieldBuilder(f).AppendNull()
+			continue
+		}
+		if rest, err := readCell(b.FieldBuilder(f), value, names.of(f)); err != nil || len(rest) > 0 {
+			r.bad = true
+		}
+	}
+}
+
 // readCell appends what appendCellBytes wrote to a builder of the value's type, or of
 // one that it can be widened to, and answers what follows it.
-func readCell(b array.Builder, src []byte) ([]byte, error) {
+func readCell(b array.Builder, src []byte, names *innerNames) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, errCell
 	}
@@ -166,6 +255,10 @@ func readCell(b array.Builder, src []byte) ([]byte, error) {
 		v := r.take(1)
 		b.Append(len(v) == 1 && v[0] == 1)
 	case *array.StructBuilder:
+		if kind == cellNamed {
+			r.named(b, names)
+			break
+		}
 		n := b.NumField()
 		if kind == cellStruct {
 			n = r.length()
@@ -176,7 +269,7 @@ func readCell(b array.Builder, src []byte) ([]byte, error) {
 		b.Append(true)
 		for f := range b.NumField() {
 			if f < n {
-				r.inner(b.FieldBuilder(f))
+				r.inner(b.FieldBuilder(f), names.of(f))
 			} else {
 				b.FieldBuilder(f).AppendNull()
 			}
@@ -185,14 +278,14 @@ func readCell(b array.Builder, src []byte) ([]byte, error) {
 		want(cellPlain)
 		b.Append(true)
 		for n := r.length(); n > 0 && !r.bad; n-- {
-			r.inner(b.KeyBuilder())
-			r.inner(b.ItemBuilder())
+			r.inner(b.KeyBuilder(), names.of(0))
+			r.inner(b.ItemBuilder(), names.of(1))
 		}
 	case *array.ListBuilder:
 		want(cellPlain)
 		b.Append(true)
 		for n := r.length(); n > 0 && !r.bad; n-- {
-			r.inner(b.ValueBuilder())
+			r.inner(b.ValueBuilder(), names.of(0))
 		}
 	default:
 		return nil, fmt.Errorf("read a value of type %s from the state: %w", b.Type(), errCell)
@@ -280,8 +373,8 @@ func (r *cellReader) decimal(kind byte, scale int32) decimal128.Num {
 	return v.IncreaseScaleBy(scale - have)
 }
 
-func (r *cellReader) inner(b array.Builder) {
-	rest, err := readCell(b, r.rest)
+func (r *cellReader) inner(b array.Builder, names *innerNames) {
+	rest, err := readCell(b, r.rest, names)
 	if err != nil {
 		r.bad = true
 		return

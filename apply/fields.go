@@ -19,6 +19,8 @@ type field struct {
 	path []int  // into the column's struct type; nil: the whole column
 	name string // physical name; parts of a path are joined by pathMark
 	typ  arrow.DataType
+	// inner are the names by which the state keeps structs inside of the field.
+	inner *innerNames
 }
 
 // pathMark joins the physical names on the way to a leaf; no column name holds it
@@ -27,7 +29,7 @@ const pathMark = "\x1f"
 
 // fieldsOf are the fields of a column.
 func fieldsOf(col int, f schema.Field, t arrow.DataType, split bool) []field {
-	whole := field{col: col, name: schema.PhysicalName(f), typ: t}
+	whole := field{col: col, name: schema.PhysicalName(f), typ: t, inner: innerNamesOf(f.Type)}
 	if !split {
 		return []field{whole}
 	}
@@ -43,7 +45,7 @@ func leavesOf(at field, t schema.Type, dt arrow.DataType) []field {
 	var out []field
 	for i, f := range st.Fields {
 		out = append(out, leavesOf(field{col: at.col, path: append(slices.Clone(at.path), i),
-			name: at.name + pathMark + schema.PhysicalName(f), typ: as.Field(i).Type}, f.Type, as.Field(i).Type)...)
+			name: at.name + pathMark + schema.PhysicalName(f), typ: as.Field(i).Type, inner: innerNamesOf(f.Type)}, f.Type, as.Field(i).Type)...)
 	}
 	return out
 }

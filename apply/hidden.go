@@ -91,7 +91,7 @@ func (s *shape) encodeUpsert(dst []byte, r *register, seq []byte) ([]byte, error
 			value = []byte{0}
 		} else {
 			var err error
-			if value, err = appendCellBytes(nil, at.o.fields[f], at.row); err != nil {
+			if value, err = appendCellBytes(nil, at.o.fields[f], at.row, s.fields[f].inner); err != nil {
 				return nil, err
 			}
 		}
@@ -162,7 +162,7 @@ func (h *hiddenReader) read(payload []byte, key string) (ref, error) {
 			break
 		}
 		if f, ok := h.field[name]; ok && !done[f] {
-			if _, err := readCell(ho.builders[f], value); err != nil {
+			if _, err := readCell(ho.builders[f], value, h.s.fields[f].inner); err != nil {
 				return ref{}, hiddenDamage(fmt.Errorf("field %s: %w", name, err))
 			}
 			done[f] = true
@@ -195,7 +195,7 @@ func (h *hiddenReader) readSplit(ho *hiddenOrigin, name string, value []byte, do
 		}
 		b := array.NewBuilder(memory.DefaultAllocator, h.s.arrow[col])
 		defer b.Release()
-		if _, err := readCell(b, value); err != nil {
+		if _, err := readCell(b, value, innerNamesOf(h.s.schema.Fields[col].Type)); err != nil {
 			return hiddenDamage(fmt.Errorf("field %s: %w", name, err))
 		}
 		a := b.NewArray()

@@ -40,6 +40,10 @@ func (s *shape) encodeImage(d *departure) ([]byte, error) {
 		}
 		dt := s.fields[f].typ
 		a, err := gather(dt, 1, func(int) cell { return cell{p.at.o.fields[f], p.at.row} })
+		if err == nil && s.fields[f].inner != nil {
+			dt = arrow.BinaryTypes.Binary
+			a, err = packed(a, s.fields[f].inner)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("keep image of a changed key: %w", err)
 		}
@@ -95,13 +99,44 @@ func (s *shape) decodeImage(payload []byte) (register, string, error) {
 			}
 		}
 		if i := rec.Schema().FieldIndices(name); len(i) == 1 {
-			if o.fields[f], err = widened(rec.Column(i[0]), s.fields[f].typ); err != nil {
+			a := rec.Column(i[0])
+			if bytes, ok := a.(*array.Binary); ok && s.fields[f].inner != nil {
+				o.fields[f], err = unpacked(bytes, s.fields[f])
+			} else {
+				o.fields[f], err = widened(a, s.fields[f].typ)
+			}
+			if err != nil {
 				return fail(err)
 			}
 			reg.parts[f].at = ref{o, 0}
 		}
 	}
 	return reg, string(head.To), nil
+}
+
+// packed are values with structs in them as the state keeps them, by name.
+func packed(a arrow.Array, names *innerNames) (arrow.Array, error) {
+	b := array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary)
+	defer b.Release()
+	for r := range a.Len() {
+		value, err := appendCellBytes(nil, a, r, names)
+		if err != nil {
+			return nil, err
+		}
+		b.Append(value)
+	}
+	return b.NewArray(), nil
+}
+
+func unpacked(a *array.Binary, f field) (arrow.Array, error) {
+	b := array.NewBuilder(memory.DefaultAllocator, f.typ)
+	defer b.Release()
+	for r := range a.Len() {
+		if _, err := readCell(b, a.Value(r), f.inner); err != nil {
+			return nil, err
+		}
+	}
+	return b.NewArray(), nil
 }
 
 // widened is an array as its column's type is now.
@@ -112,11 +147,11 @@ func widened(a arrow.Array, dt arrow.DataType) (arrow.Array, error) {
 	b := array.NewBuilder(memory.DefaultAllocator, dt)
 	defer b.Release()
 	for r := range a.Len() {
-		cell, err := appendCellBytes(nil, a, r)
+		cell, err := appendCellBytes(nil, a, r, nil)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := readCell(b, cell); err != nil {
+		if _, err := readCell(b, cell, nil); err != nil {
 			return nil, err
 		}
 	}

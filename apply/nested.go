@@ -26,11 +26,13 @@ func fits(from, to schema.Type) bool {
 		if !ok {
 			return false
 		}
+		taken := map[int]bool{} // names that differ in case alone are one
 		for _, c := range f.Fields {
 			at := t.Index(c.Name)
-			if at < 0 || !fits(c.Type, t.Fields[at].Type) {
+			if at < 0 || taken[at] || !fits(c.Type, t.Fields[at].Type) {
 				return false
 			}
+			taken[at] = true
 		}
 		return len(f.Fields) > 0
 	case *schema.Array:

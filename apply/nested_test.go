@@ -143,6 +143,13 @@ func TestAdapt(t *testing.T) {
 	if !fits(from, to) || fits(to, from) {
 		t.Fatal("fits")
 	}
+	if !fits(parse("STRUCT<City: STRING>"), parse("STRUCT<city: STRING, zip: STRING>")) {
+		t.Error("names inside of structs are compared ignoring case")
+	}
+	two := &schema.Struct{Fields: []schema.Field{{Name: "City", Type: schema.String}, {Name: "CITY", Type: schema.String}}}
+	if fits(two, parse("STRUCT<city: STRING, zip: STRING>")) {
+		t.Error("which of two names is meant?")
+	}
 	dt, err := schema.ArrowType(from)
 	if err != nil {
 		t.Fatal(err)

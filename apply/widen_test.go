@@ -112,41 +112,44 @@ func TestCellCode_RoundTrip(t *testing.T) {
 	dec := func(p, s int32) arrow.DataType { return &arrow.Decimal128Type{Precision: p, Scale: s} }
 	list := arrow.ListOf(arrow.PrimitiveTypes.Int32)
 	st := arrow.StructOf(arrow.Field{Name: "a", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "b", Type: list, Nullable: true})
+	structs := of(st, func(b array.Builder) {
+		s := b.(*array.StructBuilder)
+		s.Append(true)
+		s.FieldBuilder(0).(*array.StringBuilder).Append("x")
+		l := s.FieldBuilder(1).(*array.ListBuilder)
+		l.Append(true)
+		l.ValueBuilder().(*array.Int32Builder).AppendValues([]int32{1, 2}, nil)
+	})
 	for _, c := range []struct {
-		name string
-		a    arrow.Array
-		to   arrow.DataType
-		want string
+		name  string
+		a     arrow.Array
+		to    arrow.DataType
+		want  string
+		names *innerNames
 	}{
-		{"int", of(arrow.PrimitiveTypes.Int32, func(b array.Builder) { b.(*array.Int32Builder).Append(-7) }), arrow.PrimitiveTypes.Int64, "[-7 (null)]"},
-		{"int to double", of(arrow.PrimitiveTypes.Int16, func(b array.Builder) { b.(*array.Int16Builder).Append(300) }), arrow.PrimitiveTypes.Float64, "[300 (null)]"},
-		{"int to decimal", of(arrow.PrimitiveTypes.Int32, func(b array.Builder) { b.(*array.Int32Builder).Append(-7) }), dec(20, 2), "[-7 (null)]"},
-		{"float to double", of(arrow.PrimitiveTypes.Float32, func(b array.Builder) { b.(*array.Float32Builder).Append(0.5) }), arrow.PrimitiveTypes.Float64, "[0.5 (null)]"},
-		{"decimal", of(dec(10, 2), func(b array.Builder) { b.(*array.Decimal128Builder).Append(decimal128.FromI64(-12345)) }), dec(20, 4), "[-123.45 (null)]"},
-		{"date to timestamp", of(arrow.FixedWidthTypes.Date32, func(b array.Builder) { b.(*array.Date32Builder).Append(1) }), &arrow.TimestampType{Unit: arrow.Microsecond}, "[86400000000 (null)]"},
-		{"struct", of(st, func(b array.Builder) {
-			s := b.(*array.StructBuilder)
-			s.Append(true)
-			s.FieldBuilder(0).(*array.StringBuilder).Append("x")
-			l := s.FieldBuilder(1).(*array.ListBuilder)
-			l.Append(true)
-			l.ValueBuilder().(*array.Int32Builder).AppendValues([]int32{1, 2}, nil)
-		}), st, `{["x" (null)] [[1 2] (null)]}`},
+		{"int", of(arrow.PrimitiveTypes.Int32, func(b array.Builder) { b.(*array.Int32Builder).Append(-7) }), arrow.PrimitiveTypes.Int64, "[-7 (null)]", nil},
+		{"int to double", of(arrow.PrimitiveTypes.Int16, func(b array.Builder) { b.(*array.Int16Builder).Append(300) }), arrow.PrimitiveTypes.Float64, "[300 (null)]", nil},
+		{"int to decimal", of(arrow.PrimitiveTypes.Int32, func(b array.Builder) { b.(*array.Int32Builder).Append(-7) }), dec(20, 2), "[-7 (null)]", nil},
+		{"float to double", of(arrow.PrimitiveTypes.Float32, func(b array.Builder) { b.(*array.Float32Builder).Append(0.5) }), arrow.PrimitiveTypes.Float64, "[0.5 (null)]", nil},
+		{"decimal", of(dec(10, 2), func(b array.Builder) { b.(*array.Decimal128Builder).Append(decimal128.FromI64(-12345)) }), dec(20, 4), "[-123.45 (null)]", nil},
+		{"date to timestamp", of(arrow.FixedWidthTypes.Date32, func(b array.Builder) { b.(*array.Date32Builder).Append(1) }), &arrow.TimestampType{Unit: arrow.Microsecond}, "[86400000000 (null)]", nil},
+		{"struct", structs, st, `{["x" (null)] [[1 2] (null)]}`, nil},
+		{"struct by name", structs, st, `{["x" (null)] [[1 2] (null)]}`, &innerNames{names: []string{"a", "b"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, dt := range []arrow.DataType{c.a.DataType(), c.to} {
 				b := array.NewBuilder(memory.DefaultAllocator, dt)
 				for r := range c.a.Len() {
-					cell, err := appendCellBytes(nil, c.a, r)
+					cell, err := appendCellBytes(nil, c.a, r, c.names)
 					if err != nil {
 						t.Fatal(err)
 					}
-					rest, err := readCell(b, append(cell, 9))
+					rest, err := readCell(b, append(cell, 9), c.names)
 					if err != nil || len(rest) != 1 {
 						t.Fatalf("%v, rest %v", err, rest)
 					}
 					for n := range cell { // cut short
-						if _, err := readCell(array.NewBuilder(memory.DefaultAllocator, dt), cell[:n]); err == nil {
+						if _, err := readCell(array.NewBuilder(memory.DefaultAllocator, dt), cell[:n], c.names); err == nil {
 							t.Fatalf("%d of %d bytes were a value", n, len(cell))
 						}
 					}
@@ -160,5 +163,45 @@ func TestCellCode_RoundTrip(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Fields of a struct are known by their names: one that went is passed over, one that
+// joined is null, and places do not count; what an older state kept by place is read.
+func TestCellCode_Names(t *testing.T) {
+	text := func(n string) arrow.Field {
+		return arrow.Field{Name: n, Type: arrow.BinaryTypes.String, Nullable: true}
+	}
+	b := array.NewBuilder(memory.DefaultAllocator, arrow.StructOf(text("a"), text("b"), text("c"))).(*array.StructBuilder)
+	b.Append(true)
+	for f, v := range []string{"1", "2", "3"} {
+		b.FieldBuilder(f).(*array.StringBuilder).Append(v)
+	}
+	old := b.NewArray()
+	read := func(cell []byte, names ...string) (string, error) {
+		var fields []arrow.Field
+		for _, n := range names {
+			fields = append(fields, text(n))
+		}
+		b := array.NewBuilder(memory.DefaultAllocator, arrow.StructOf(fields...))
+		_, err := readCell(b, cell, &innerNames{names: names})
+		return b.NewArray().String(), err
+	}
+	named, err := appendCellBytes(nil, old, 0, &innerNames{names: []string{"a", "b", "c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(named, "c", "d", "b"); err != nil || got != `{["3"] [(null)] ["2"]}` {
+		t.Errorf("got %s, %v", got, err)
+	}
+	placed, err := appendCellBytes(nil, old, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(placed, "a", "b", "c", "d"); err != nil || got != `{["1"] ["2"] ["3"] [(null)]}` {
+		t.Errorf("by place: got %s, %v", got, err)
+	}
+	if got, err := read(placed, "a", "b"); err == nil {
+		t.Errorf("by place, and one has gone: got %s", got)
 	}
 }

@@ -26,9 +26,11 @@ func (n *Node) check(t Token, s *scratch) bool {
 		if t.Kind != Object {
 			return false
 		}
+		seen := make([]bool, len(n.Kids))
 		Members(t, func(k, v Token) bool {
 			if i := n.kid(k); i >= 0 {
-				ok = n.Kids[i].check(v, s)
+				ok = !seen[i] && n.Kids[i].check(v, s) // two members for one field: neither is it
+				seen[i] = true
 			}
 			return ok
 		})
@@ -45,13 +47,25 @@ func (n *Node) check(t Token, s *scratch) bool {
 	return ok
 }
 
+// kid is the field that a member is for: the one of its name, else the only one whose
+// name differs in case (auto-cdc 1.2 rule 6); -1: none.
 func (n *Node) kid(key Token) int {
 	for i, name := range n.Names {
 		if key.Is(name) {
 			return i
 		}
 	}
-	return -1
+	found := -1
+	for i, name := range n.Names {
+		if !key.folds(name) {
+			continue
+		}
+		if found >= 0 {
+			return -1
+		}
+		found = i
+	}
+	return found
 }
 
 // pairs walks a map written as an object or as an array of [key,value] or

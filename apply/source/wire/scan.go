@@ -525,6 +525,17 @@ func (t Token) Is(s string) bool {
 	return string(t.Text(nil)) == s
 }
 
+// folds tells whether a string token is s, case aside.
+func (t Token) folds(s string) bool {
+	if t.Kind != String {
+		return false
+	}
+	if !t.Esc {
+		return bytes.EqualFold(t.Raw, []byte(s))
+	}
+	return bytes.EqualFold(t.Text(nil), []byte(s))
+}
+
 // JSON appends the token's whole JSON text (a string with its quotes) to buf.
 func (t Token) JSON(buf []byte) []byte {
 	if t.Kind != String {

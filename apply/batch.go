@@ -164,6 +164,7 @@ func (a *attempt) decide(ctx context.Context) error {
 		from := len(events)
 		var o *origin
 		var err error
+		plans[i].setsAside, plans[i].aside = t.run.flow.OnPoison == PoisonQuarantine, nil // plans are shared
 		if events, o, err = plans[i].intake(a.shape, b, keep, events); err != nil {
 			return err
 		}
@@ -171,6 +172,7 @@ func (a *attempt) decide(ctx context.Context) error {
 			t.run.warn(fmt.Sprintf("the sequence %s is text that holds numbers, and as text 9 comes after 10: say CAST(... AS BIGINT) in its expression, "+
 				"or give the columns of the source their types; a target keeps the type of its first sequence", t.run.flow.SequenceBy))
 		}
+		a.in.setAside(plans[i].aside)
 		o.epoch = t.state.epochOf(a.shape.authored(plans[i], o))
 		for _, e := range events[from:] {
 			if e.op != event.Truncate {

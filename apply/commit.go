@@ -163,6 +163,10 @@ func (p *proposal) writeState(ctx context.Context) error {
 		}
 	}
 	if ok {
+		d.Format, d.FormatNamed = p.base.flows[t.flow].Format, p.base.flows[t.flow].FormatNamed
+		if f := &t.run.flow; f.Format != "" {
+			d.Format, d.FormatNamed = f.Format, f.FormatNamed
+		}
 		d.Last = p.base.processedAt(now)
 		next.flows[t.flow] = d
 	}

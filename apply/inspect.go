@@ -41,6 +41,7 @@ type StateFlow struct {
 	Sequence  string          `json:"sequence_type"`
 	StoredAs  string          `json:"stored_as"`
 	Once      bool            `json:"once_done,omitempty"`
+	Format    string          `json:"format,omitempty"`
 	Snapshot  string          `json:"snapshot_version,omitempty"`
 	Positions []StatePosition `json:"positions"`
 }
@@ -99,7 +100,7 @@ func Inspect(ctx context.Context, m Operator, o Options) (*StateReport, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.state.flows)) {
 		d := t.state.flows[name]
-		f := StateFlow{Name: name, Sequence: d.Sequence, StoredAs: d.StoredAs, Once: t.state.once[name], Positions: []StatePosition{}}
+		f := StateFlow{Name: name, Sequence: d.Sequence, StoredAs: d.StoredAs, Once: t.state.once[name], Format: d.Format, Positions: []StatePosition{}}
 		for _, k := range d.Keys {
 			f.Keys = append(f.Keys, k.Name)
 		}
@@ -129,6 +130,9 @@ func (r *StateReport) Text() []string {
 		text := fmt.Sprintf("flow %s: keys %s, sequence %s, SCD type %s", f.Name, strings.Join(f.Keys, ", "), f.Sequence, f.StoredAs)
 		if f.StoredAs == "" {
 			text = "flow " + f.Name + ": positions only, no rows yet"
+		}
+		if f.Format != "" {
+			text += ", format " + f.Format
 		}
 		if f.Snapshot != "" {
 			text += ", snapshot " + f.Snapshot

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -95,22 +96,18 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 		case deletes.Get(r) || b.Ops[r] == event.Delete:
 			e.op = event.Delete
 		}
-		if why := badSequence(seq, r); why != "" {
-			return nil, nil, running(why, "%s: %s%s", sequenceText(why), tableText(b.Table), lineText(b, r))
+		if code, reason := p.unfit(keys, seq, system, e.op, r); code != "" {
+			if !p.setsAside {
+				return nil, nil, running(code, "%s: %s%s", reason, tableText(b.Table), lineText(b, r))
+			}
+			p.aside = append(p.aside, setAside(b, r, e.op, code, reason))
+			continue
 		}
 		e.seq = keycode.AppendValue(nil, seq, r)
 		if system != nil {
-			if why := badSequence(system, r); why != "" {
-				return nil, nil, running(why, "system: %s: %s%s", sequenceText(why), tableText(b.Table), lineText(b, r))
-			}
 			e.sys = keycode.AppendValue(nil, system, r)
 		}
 		if e.op != event.Truncate {
-			for i, a := range keys {
-				if a.IsNull(r) {
-					return nil, nil, running(CodeNullKey, "key column %q is null: %s%s", p.source.Fields[p.keys[i]].Name, tableText(b.Table), lineText(b, r))
-				}
-			}
 			buf = merge.KeyOf(buf[:0], keys, r)
 			e.key = string(buf)
 			if other != nil && !keycode.HasNull(other, r) {
@@ -123,6 +120,45 @@ func (p *plan) intake(s *shape, b *event.Batch, keep func(row int) bool, out []i
 		out = append(out, e)
 	}
 	return out, o, nil
+}
+
+// unfit is why an event cannot be applied whatever the table holds: code and reason.
+func (p *plan) unfit(keys []arrow.Array, seq, system arrow.Array, op event.Op, r int) (code, reason string) {
+	if why := badSequence(seq, r); why != "" {
+		return why, sequenceText(why)
+	}
+	if system != nil {
+		if why := badSequence(system, r); why != "" {
+			return why, "system: " + sequenceText(why)
+		}
+	}
+	if op == event.Truncate { // its key columns are not read (auto-cdc 2.8)
+		return "", ""
+	}
+	for i, a := range keys {
+		if a.IsNull(r) {
+			return CodeNullKey, fmt.Sprintf("key column %q is null", p.source.Fields[p.keys[i]].Name)
+		}
+	}
+	return "", ""
+}
+
+// setAside is row r of a batch as poison. The record is gone by now: Raw has its values.
+func setAside(b *event.Batch, r int, op event.Op, code, reason string) event.Poison {
+	p := event.Poison{Table: b.Table, Class: event.PoisonOrder, Code: code, Reason: reason, Delete: op == event.Delete,
+		Record: event.Record{Source: b.Source, End: b.Offsets[r]}}
+	if code == CodeNullKey {
+		p.Class = event.PoisonKey
+	}
+	if b.Lines != nil {
+		p.Record.Line = b.Lines[r]
+	}
+	one := b.Rows.NewSlice(int64(r), int64(r)+1)
+	defer one.Release()
+	if text, err := one.MarshalJSON(); err == nil {
+		p.Record.Raw = bytes.TrimSpace(bytes.Trim(bytes.TrimSpace(text), "[]"))
+	}
+	return p
 }
 
 // otherKeys are the key columns of the other side of key changes, per row: old

@@ -136,6 +136,9 @@ func Reset(ctx context.Context, m Operator, flow string, forget bool, o Options)
 			next.target.Resets = map[string]int{}
 		}
 		next.target.Resets[flow]++
+		d := next.flows[flow] // what it reads next may have another form
+		d.Format, d.FormatNamed = "", false
+		next.flows[flow] = d
 		if forget {
 			if len(next.flows) == 1 {
 				return out, t.named(stored(CodeUnknownFlow, "%q is the only flow of the target; a full refresh forgets it", flow))

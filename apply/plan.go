@@ -44,7 +44,7 @@ func (f *Flow) Validate() error {
 	errs = append(errs, f.validateClauses()...)
 	errs = append(errs, f.validateExpectations()...)
 	if f.Snapshot != "" || f.SnapshotVersion != "" {
-		errs = append(errs, analysis(CodeUnsupportedClause, "a snapshot is SELECT * FROM a source, without WHERE, and its version SELECT of one expression without FROM; other queries are not run: filter into a file or a table first"))
+		errs = append(errs, analysis(CodeUnsupportedClause, "a snapshot is SELECT of columns or * FROM a source, with or without WHERE, and its version SELECT of one expression without FROM; other queries are not run: compute into a file or a table first"))
 	}
 	if len(f.ColumnList) > 0 && len(f.ExceptColumnList) > 0 {
 		errs = append(errs, analysis(CodeCannotSetTogether, "a list of columns and a list of excepted columns exclude each other"))
@@ -64,7 +64,7 @@ func (f *Flow) Validate() error {
 			}
 		}
 	}
-	for _, e := range []struct{ what, text string }{{"sequence-by", f.SequenceBy}, {"apply-as-deletes", f.ApplyAsDeletes}, {"apply-as-truncates", f.ApplyAsTruncates}, {"system-sequence-by", f.SystemSequenceBy}} {
+	for _, e := range []struct{ what, text string }{{"sequence-by", f.SequenceBy}, {"apply-as-deletes", f.ApplyAsDeletes}, {"apply-as-truncates", f.ApplyAsTruncates}, {"system-sequence-by", f.SystemSequenceBy}, {"where", f.SnapshotWhere}} {
 		if e.text == "" {
 			continue
 		}
@@ -125,10 +125,15 @@ type plan struct {
 	textNumbers bool
 	system      *expr.Bound // nil: not bitemporal
 	systemType  schema.Type
+	// setsAside: an event that names no row or no place in the order is no reason to
+	// refuse the batch (cdc-formats 0.4, P4 and P5) and goes into aside.
+	setsAside bool
+	aside     []event.Poison
 }
 
 // planFor binds the flow to the schema of a batch; every error is of phase A.
-func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
+// stored is the type of the target's sequence, "" if it has none yet.
+func (f *Flow) planFor(b *event.Batch, stored string, zone expr.Options) (*plan, error) {
 	p := &plan{source: b.Columns, lists: -1}
 	if err := f.selectColumns(p, b.SeqOnly); err != nil {
 		return nil, err
@@ -136,7 +141,7 @@ func (f *Flow) planFor(b *event.Batch, zone expr.Options) (*plan, error) {
 	if err := f.bindKeys(p, b.Keys); err != nil {
 		return nil, err
 	}
-	if err := f.bindSequence(p, b, zone); err != nil {
+	if err := f.bindSequence(p, b, stored, zone); err != nil {
 		return nil, err
 	}
 	if err := f.bindClauses(p, zone); err != nil {
@@ -232,13 +237,19 @@ func (f *Flow) bindKeys(p *plan, own []string) error {
 	return nil
 }
 
-func (f *Flow) bindSequence(p *plan, b *event.Batch, zone expr.Options) error {
+func (f *Flow) bindSequence(p *plan, b *event.Batch, stored string, zone expr.Options) error {
 	own := f.SequenceBy
 	if b.SeqOnly && own != "" {
-		if !strings.EqualFold(strings.Trim(own, "` "), "_commit_version") {
-			return analysis(CodeCommitVersionSequence, "sequence by %s: changes of a table are ordered by _commit_version alone", own)
+		bound, err := bind("sequence-by", own, b.Columns, zone)
+		if err != nil {
+			return err
 		}
-		own = ""
+		if !slices.ContainsFunc(bound.Columns(), func(c string) bool { return strings.EqualFold(c, "_commit_version") }) {
+			return analysis(CodeCommitVersionSequence, "sequence by %s: changes of a table are ordered by _commit_version; name it, alone or in a STRUCT", own)
+		}
+		if strings.EqualFold(strings.Trim(own, "` "), "_commit_version") && stored == typeName(b.SeqType) {
+			own = "" // a target from before the expression's own type was taken
+		}
 	}
 	if own == "" {
 		if b.SeqType == nil {

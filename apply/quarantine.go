@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -24,7 +25,7 @@ func (a *attempt) judgePoison(ctx context.Context) error {
 		return nil // with the last part of a halved batch
 	}
 	a.poison = nil
-	for _, p := range a.in.poison {
+	for _, p := range slices.Concat(a.in.poison, a.in.aside) {
 		if !a.t.consumed(p.Record.Source, p.Record.End) {
 			a.poison = append(a.poison, p)
 		}

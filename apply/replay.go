@@ -188,6 +188,7 @@ func (q *Quarantine) Replay(ctx context.Context, records []Quarantined, spec Spe
 		s := &sieve{records: list, still: map[int64]event.Poison{}}
 		one := spec
 		one.Source, one.Flow.Name, one.Flow.Once = s, name, false
+		one.Flow.OnPoison = PoisonFail // what still names no row stays where it is
 		one.NewDecoder = func() event.Decoder { return s.over(spec.NewDecoder()) }
 		r, err := Run(ctx, one, q.o)
 		out.Runs = append(out.Runs, r)

@@ -118,9 +118,9 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	r.dec = r.spec.NewDecoder()
-	if state != "" {
+	if state != "" && !r.otherFormat() {
 		if err := r.dec.Restore(state); err != nil {
-			return fmt.Errorf("restore decoder: %w", err)
+			return &Error{Code: CodeFormatChanged, Phase: PhaseState, Message: "the flow has read records of another format, or its state is damaged; give this stream a flow of its own, or refresh in full", Err: err}
 		}
 	}
 	if h, ok := r.dec.(event.Hinted); ok && r.spec.Target.Route == nil {
@@ -147,6 +147,15 @@ func (r *run) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return r.flush(ctx, true)
+}
+
+// otherFormat tells whether the user named another format than the flow has read so
+// far: what its decoder remembered is not for this one.
+func (r *run) otherFormat() bool {
+	return slices.ContainsFunc(r.order, func(t *target) bool {
+		have := t.state.flows[t.flow].Format
+		return have != "" && r.flow.Format != "" && have != r.flow.Format
+	})
 }
 
 // open pins the known targets and answers where to read on.
@@ -241,6 +250,24 @@ type input struct {
 	facts    []stateRow
 	// counted and quarantined are done once, however often the batch is tried.
 	quarantined bool
+	// aside are rows of the batches that cannot be applied; they go with the poison.
+	aside   []event.Poison
+	asideID map[string]bool
+}
+
+// setAside notes rows, each once however often the batch is tried.
+func (in *input) setAside(list []event.Poison) {
+	for _, p := range list {
+		id := recordID(&p.Record)
+		if in.asideID[id] {
+			continue
+		}
+		if in.asideID == nil {
+			in.asideID = map[string]bool{}
+		}
+		in.asideID[id] = true
+		in.aside = append(in.aside, p)
+	}
 }
 
 func (in *input) rows() int {

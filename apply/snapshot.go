@@ -84,7 +84,7 @@ func (r *run) runSnapshots(ctx context.Context) error {
 		if err != nil {
 			return t.named(err)
 		}
-		batches, err := readSnapshot(ctx, s, version)
+		batches, err := r.readSnapshot(ctx, s, version)
 		if err != nil {
 			return t.named(err)
 		}
@@ -198,10 +198,46 @@ func (t *target) versionOf(ctx context.Context, s *event.Snapshot) (*event.Snaps
 	return v, m, nil
 }
 
+// belong keeps the rows of a snapshot that its WHERE lets in.
+func (r *run) belong(b *event.Batch, name string) (*event.Batch, error) {
+	if r.flow.SnapshotWhere == "" {
+		return b, nil
+	}
+	fail := func(phase Phase, code string, err error) error {
+		return &Error{Code: codeOf(err, code), Phase: phase, Message: fmt.Sprintf("WHERE of %s: %s", name, r.flow.SnapshotWhere), Err: err}
+	}
+	parsed, err := expr.Parse(r.flow.SnapshotWhere)
+	if err != nil {
+		return nil, fail(PhaseAnalysis, CodeSyntax, err)
+	}
+	bound, err := parsed.BindWith(b.Columns, r.zone())
+	if err != nil {
+		return nil, fail(PhaseAnalysis, CodeExpressionNotAllowed, err)
+	}
+	if t := bound.Type(); t != schema.Boolean && t != schema.Void {
+		return nil, analysis(CodeConditionNotBoolean, "WHERE of %s has type %s, not BOOLEAN: %s", name, t, r.flow.SnapshotWhere)
+	}
+	rows, err := bound.EvalFilter(b.Rows)
+	if err != nil {
+		return nil, fail(PhaseRun, "EXPRESSION_FAILED", err)
+	}
+	if len(rows) == int(b.Rows.NumRows()) {
+		return b, nil
+	}
+	pick := make([]int, len(rows))
+	for i, r := range rows {
+		pick[i] = int(r)
+	}
+	return pickRows(b, pick)
+}
+
 // readSnapshot holds the rows of a snapshot, each with its version as a column.
-func readSnapshot(ctx context.Context, s *event.Snapshot, v *event.SnapshotVersion) ([]*event.Batch, error) {
+func (r *run) readSnapshot(ctx context.Context, s *event.Snapshot, v *event.SnapshotVersion) ([]*event.Batch, error) {
 	var out []*event.Batch
 	for b, err := range s.Rows {
+		if err == nil {
+			b, err = r.belong(b, s.Name)
+		}
 		if err != nil {
 			return nil, err
 		}

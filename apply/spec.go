@@ -84,10 +84,17 @@ type Flow struct {
 	SystemSequenceBy                  string
 	// Expectations are tested on rows of the result (auto-cdc 2.9).
 	Expectations []Expectation
+	// Format is the form of the source's records, which the flow keeps (see
+	// [StoredFormat]); FormatNamed: the user said so. "": nothing is kept.
+	Format      string
+	FormatNamed bool
 	// Snapshot and SnapshotVersion are the queries of a snapshot flow (auto-cdc 2.8); the
 	// engine runs none (UNSUPPORTED_CLAUSE): it takes what [Spec.Snapshots] picks.
 	Snapshot        string
 	SnapshotVersion string
+	// SnapshotWhere is a condition on the rows of a snapshot: only those for which it is
+	// TRUE belong to it. "": all do.
+	SnapshotWhere string
 	// Once: the flow runs to completion once per target generation.
 	Once bool
 

@@ -119,6 +119,10 @@ type flowDef struct {
 	Order []string `json:"-"`
 	// Snapshot: the flow reads snapshots; Sequence is the type of their version.
 	Snapshot bool `json:"snapshot,omitempty"`
+	// Format is the form of the source's records, as the user named it (FormatNamed) or
+	// as it was detected when the flow began.
+	Format      string `json:"format,omitempty"`
+	FormatNamed bool   `json:"format_named,omitempty"`
 	// Last is when the flow last committed, in microseconds.
 	Last int64 `json:"last,omitempty"`
 }

@@ -275,7 +275,11 @@ func (t *target) planOf(b *event.Batch) (*plan, error) {
 	if p := t.plans[k]; p != nil {
 		return p, nil
 	}
-	p, err := t.run.flow.planFor(b, t.run.zone())
+	have := ""
+	if d, ok := t.anyFlow(); ok {
+		have = d.Sequence
+	}
+	p, err := t.run.flow.planFor(b, have, t.run.zone())
 	if err != nil {
 		return nil, t.named(err)
 	}

@@ -49,6 +49,9 @@ type StreamOptions struct {
 	// removes.
 	IgnoreDeletes, IgnoreChanges, SkipChangeCommits bool
 
+	// Marked, of a RowStream, gives its rows the columns of a change feed, as inserts.
+	Marked bool
+
 	// OnMissing is that of [Options]. OnLost, if set, is told of versions that the log
 	// no longer holds, from to to, and the stream goes on after them; without it they
 	// end the stream with CodeLost.
@@ -150,7 +153,7 @@ func OpenStreamAt(ctx context.Context, latest *deltalog.Snapshot, o StreamOption
 	s.lays = &layouts{read: s.read, zone: o.Zone, known: map[string]*datafile.Layout{}}
 	var err error
 	s.reader, err = newReader(s.log, shown.Schema, readerOptions{
-		columns: o.Columns, where: o.Where, zone: o.Zone, batchRows: o.BatchRows, feed: o.Kind == ChangeStream, onMissing: o.OnMissing,
+		columns: o.Columns, where: o.Where, zone: o.Zone, batchRows: o.BatchRows, feed: o.Kind == ChangeStream || o.Marked, onMissing: o.OnMissing,
 	})
 	return s, err
 }

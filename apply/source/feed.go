@@ -33,12 +33,17 @@ func (s *Spec) openFeed(ctx context.Context) (*Opened, error) {
 	if len(s.Keys) == 0 && !s.look {
 		return nil, &Error{Code: "KEYS_NEEDED", Reason: "a change feed does not say what identifies a row: name its key columns with --keys"}
 	}
-	o := deltafeed.Options{}
+	o := deltafeed.Options{Appends: !snap.Props.ChangeDataFeed}
 	d := deltafeed.DecoderOptions{Keys: s.Keys, Table: event.Table{Name: path.Base(strings.TrimRight(s.From[0], "/"))}}
 	for name, value := range s.Options {
 		n, err := strconv.ParseInt(value, 10, 64)
 		bad := err != nil || n < 0
+		on, notBool := strconv.ParseBool(value)
 		switch name {
+		case "appends":
+			o.Appends, bad = on, notBool != nil
+		case "skip_change_commits":
+			o.SkipChanges, bad = on, notBool != nil
 		case "from_version":
 			o.From = &n
 		case "max_files":
@@ -52,8 +57,14 @@ func (s *Spec) openFeed(ctx context.Context) (*Opened, error) {
 			return nil, &Error{Code: "BAD_OPTION", Reason: fmt.Sprintf("delta options: %s=%s: no such option or value", name, value)}
 		}
 	}
+	o.Appends = o.Appends || o.SkipChanges // of a feed nothing is passed over
+	d.Appends = o.Appends
+	explain := "it is a Delta table, whose change feed is read"
+	if o.Appends {
+		explain = "it is a Delta table, whose appended rows are read"
+	}
 	return &Opened{
-		Source: deltafeed.New(snap.Log(), snap, o), Format: DeltaFeed, Explain: "it is a Delta table, whose change feed is read",
+		Source: deltafeed.New(snap.Log(), snap, o), Format: DeltaFeed, Explain: explain,
 		NewDecoder: func() event.Decoder { return deltafeed.NewDecoder(d) },
 	}, nil
 }

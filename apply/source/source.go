@@ -68,6 +68,11 @@ func formatNames() string {
 // Spec says what to read and how.
 type Spec struct {
 	Format Format // "" is Auto
+	// Known is the format that the flow keeps, which Auto then stands for: what the first
+	// records look like only contradicts it (FORMAT_CHANGED), unless the user named it
+	// (Named). "": none.
+	Known Format
+	Named bool
 	// From are files, globs, directories and "-", also as URLs of object stores; or
 	// kafka://brokers/topics; or postgres://user@host/database; or, with OpenTable, a
 	// Delta table.
@@ -225,6 +230,12 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 			return nil, err
 		}
 	}
+	if auto && s.Known != "" {
+		if err := s.contradicts(sample); err != nil {
+			return nil, err
+		}
+		out.Format, auto = s.Known, false
+	}
 	if auto && len(sample) == 0 {
 		out.Format, out.Empty, out.NewDecoder = Auto, true, func() event.Decoder { return &undecided{} }
 		return out, nil
@@ -276,6 +287,20 @@ func (s *Spec) opened(ctx context.Context, src event.Source, sampler func(contex
 		}
 	}
 	return out, nil
+}
+
+// contradicts refuses records that are clearly of another format than the flow keeps.
+// What is not clear is for its decoder to judge, record by record.
+func (s *Spec) contradicts(sample []*event.Record) error {
+	if s.Named {
+		return nil
+	}
+	got, why, err := Detect(sample)
+	if err != nil || got == s.Known {
+		return nil
+	}
+	return &Error{Code: "FORMAT_CHANGED", Reason: fmt.Sprintf("the flow reads %s since it began, and %s; name the format that counts from now on with --format, or give the other stream a flow of its own",
+		s.Known, why)}
 }
 
 // records opens the source of records, with how to look at its first ones, and
@@ -407,7 +432,9 @@ func (s *Spec) dialect() func(path string) files.Dialect {
 	return func(path string) files.Dialect {
 		of := string(s.Format)
 		if s.Format == Auto || s.Format == "" {
-			of = changes.FileFormat(path)
+			if of = string(s.Known); of == "" {
+				of = changes.FileFormat(path)
+			}
 		}
 		switch of {
 		case "dms":

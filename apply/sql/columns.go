@@ -17,8 +17,9 @@ func (a *analyzer) flowColumns(p *FlowPlan) {
 	src := a.schemas.of(p.Source)
 	if p.Snapshot != "" {
 		src = SourceSchema{}
-		if name, ok := wholeTable(p.Snapshot); ok {
-			src = a.schemas.of(name)
+		if q, ok := ReadSnapshotQuery(p.Snapshot); ok {
+			src = a.schemas.of(q.Table)
+			p.queried = q.Columns
 		}
 	}
 	if src.Columns == nil && p.Binding != nil {
@@ -35,9 +36,6 @@ func (a *analyzer) flowColumns(p *FlowPlan) {
 	if p.SequenceBy == "" && src.OwnSequence {
 		p.Sequence = src.Position
 	}
-	if src.ChangeFeed && src.Position != nil {
-		p.Sequence = src.Position
-	}
 	p.SystemSequence = a.sequence(p, "system_sequence_by", p.SystemSequenceBy, src)
 	a.condition(p, "apply_as_deletes", p.ApplyAsDeletes, src)
 	a.condition(p, "apply_as_truncates", p.ApplyAsTruncates, src)
@@ -47,10 +45,19 @@ func contains(list []string, c string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return fold(x) == fold(c) })
 }
 
+// only are the columns that alone land in the target, by a list or by the query of
+// snapshots; nil: all.
+func (p *FlowPlan) only() []string {
+	if p.queried != nil {
+		return columns(p.queried)
+	}
+	return columns(p.ColumnList)
+}
+
 // selects tells whether a source column lands in the target; columns of an
 // unknown source do unless the lists say no.
 func (p *FlowPlan) selects(c string, src SourceSchema) bool {
-	only, except := columns(p.ColumnList), columns(p.ExceptColumnList)
+	only, except := p.only(), columns(p.ExceptColumnList)
 	switch {
 	case only != nil && !contains(only, c), contains(except, c):
 		return false
@@ -63,6 +70,11 @@ func (p *FlowPlan) selects(c string, src SourceSchema) bool {
 }
 
 func (a *analyzer) selectColumns(p *FlowPlan, src SourceSchema) {
+	for _, c := range columns(p.queried) {
+		if p.Known && src.Columns.Index(c) < 0 {
+			a.notFound(p.at.of("snapshot"), "FROM SNAPSHOT", c, src.Columns.Names())
+		}
+	}
 	for _, l := range p.lists() {
 		if l.option != "column_list" && l.option != "except_column_list" && l.option != "columns_to_update" || !p.Known {
 			continue
@@ -79,7 +91,7 @@ func (a *analyzer) selectColumns(p *FlowPlan, src SourceSchema) {
 		}
 	}
 	if !p.Known {
-		a.frameworkNames(p, columns(p.ColumnList))
+		a.frameworkNames(p, p.only())
 		return
 	}
 	p.Selected = &schema.Struct{}

@@ -15,7 +15,7 @@ func (p *FlowPlan) Apply() apply.Flow {
 		SequenceBy:                        p.SequenceBy,
 		ApplyAsDeletes:                    p.ApplyAsDeletes,
 		ApplyAsTruncates:                  p.ApplyAsTruncates,
-		ColumnList:                        columns(p.ColumnList),
+		ColumnList:                        p.only(),
 		ExceptColumnList:                  columns(p.ExceptColumnList),
 		StoredAsSCDType:                   p.SCD,
 		IgnoreNullUpdates:                 p.IgnoreNullUpdates,

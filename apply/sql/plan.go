@@ -60,6 +60,8 @@ type FlowPlan struct {
 	SCD      string  // "1", "2" or "bitemporal"
 
 	KeyColumns []string
+	// queried are the columns that the query of snapshots selects; nil: all.
+	queried []string
 	// FieldMode: partial updates, by IGNORE NULL UPDATES or COLUMNS TO UPDATE.
 	FieldMode bool
 

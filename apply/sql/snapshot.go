@@ -2,24 +2,56 @@ package sql
 
 import "strings"
 
-// SnapshotTable is the name behind the snapshot query SELECT * FROM name; ok is false
-// for any other query.
-func SnapshotTable(query string) (name string, ok bool) {
-	toks, _, err := lex(query)
-	if err != nil {
-		return "", false
-	}
-	for _, t := range toks {
-		if t.is("WHERE") {
-			return "", false
-		}
-	}
-	return wholeTable(query)
+// SnapshotQuery is a snapshot query that can be run: SELECT * or columns FROM a table,
+// with or without WHERE.
+type SnapshotQuery struct {
+	Table string
+	// Columns are the selected ones; nil: all.
+	Columns []string
+	// Where is the condition of its rows; "": all rows.
+	Where string
 }
 
-// SnapshotSource is the name behind SELECT * FROM name, also with a WHERE behind it,
-// which no snapshot flow runs.
-func SnapshotSource(query string) (name string, ok bool) { return wholeTable(query) }
+// ReadSnapshotQuery takes the query of FROM SNAPSHOT apart; ok is false for a query of
+// another form (expressions, aliases, joins, grouping), which no snapshot flow runs.
+func ReadSnapshotQuery(query string) (q SnapshotQuery, ok bool) {
+	toks, _, err := lex(query)
+	if err != nil || len(toks) < 5 || !toks[0].is("SELECT") {
+		return q, false
+	}
+	i := 1
+	if toks[i].is("*") {
+		i++
+	} else {
+		for {
+			if toks[i].kind != tokWord && toks[i].kind != tokQuoted {
+				return q, false
+			}
+			q.Columns = append(q.Columns, encodeIdent(toks[i].text))
+			if i++; !toks[i].is(",") {
+				break
+			}
+			i++
+		}
+	}
+	if !toks[i].is("FROM") {
+		return q, false
+	}
+	rest := toks[i+1:]
+	if q.Table, ok = tableName(rest); !ok {
+		return q, false
+	}
+	for j, t := range rest {
+		switch {
+		case t.is("WHERE"):
+			q.Where = strings.TrimSpace(query[t.end:])
+			return q, q.Where != ""
+		case j > 2*len(NameParts(q.Table))+2:
+			return q, false
+		}
+	}
+	return q, true
+}
 
 // VersionExpr is the expression of the version query SELECT expression, which has no
 // FROM: over the rows of the snapshot, _commit_version for the versions of a Delta

@@ -204,15 +204,6 @@ func nullable(t schema.Type) schema.Type {
 	return t
 }
 
-// wholeTable tells the name behind SELECT * FROM name [WHERE ...].
-func wholeTable(query string) (string, bool) {
-	toks, _, err := lex(query)
-	if err != nil || len(toks) < 5 || !toks[0].is("SELECT") || !toks[1].is("*") || !toks[2].is("FROM") {
-		return "", false
-	}
-	return tableName(toks[3:])
-}
-
 // tableName reads a dotted name that ends the query or stands before WHERE.
 func tableName(toks []token) (string, bool) {
 	var parts []string

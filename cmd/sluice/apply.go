@@ -47,6 +47,9 @@ type applyFlags struct {
 	followFlags
 	// types are those of a declared table's columns, which the records may not tell.
 	types *schema.Struct
+	// known is the format that the flow keeps; knownNamed: its user had named it.
+	known      string
+	knownNamed bool
 }
 
 const applyExample = `  echo '{"id":1,"name":"Ada","op":"I","ts":1}' > people.jsonl
@@ -278,6 +281,8 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	if f.snapshot {
 		return a.applySnapshots(ctx, f, targets, columns)
 	}
+	options := apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version}
+	f.keepFormat(ctx, apply.Spec{Target: targets, Flow: a.flowOf(f, targets.Route != nil, "")}, options)
 	in, err := a.openInput(ctx, f, columns)
 	if err != nil {
 		return err
@@ -299,14 +304,15 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 		}
 	}
 	round := func(ctx context.Context) (apply.Result, error) {
-		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets,
-			Flow: a.flowOf(f, targets.Route != nil, in.onPoison),
+		flow := a.flowOf(f, targets.Route != nil, in.onPoison)
+		flow.Format, flow.FormatNamed = f.formatOf(in)
+		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets, Flow: flow,
 			Progress: func(s apply.Progress) {
 				p.done.Store(s.Bytes)
 				if s.Version >= 0 {
 					p.note.Store(fmt.Sprintf("%s at version %d", s.Target, s.Version))
 				}
-			}}, apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version})
+			}}, options)
 	}
 	if f.follow {
 		p.Stop()

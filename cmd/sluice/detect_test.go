@@ -153,3 +153,38 @@ func TestDetect_Doubts(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A flow keeps the format that was detected when it began: records of another one are
+// refused by name, and only the user changes it (issue: never detected anew in silence).
+func TestApply_KeepsFormat(t *testing.T) {
+	change := `{"op":"c","before":null,"after":{"id":1,"name":"Ann"},"source":{"connector":"postgresql","schema":"public","table":"a","db":"d","lsn":1}}` + "\n"
+	for _, into := range []string{"t", "many/{table}"} {
+		t.Run(into, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, dir, "a.jsonl", change)
+			put(t, dir, "b.jsonl", `{"id":2,"op":"I","ts":1}`+"\n")
+			put(t, dir, "empty.jsonl", "")
+			must(t, dir, "apply", "--into", into, "--from", "a.jsonl", "--keys", "id")
+			refused(t, sluice(t, dir, "apply", "--into", into, "--from", "b.jsonl", "--keys", "id"), exitUsage, "FORMAT_CHANGED")
+			must(t, dir, "apply", "--into", into, "--from", "empty.jsonl", "--keys", "id")
+			put(t, dir, "c.jsonl", "{\"broken\n")
+			r := sluice(t, dir, "apply", "--into", into, "--from", "c.jsonl", "--keys", "id")
+			if r.code != exitOK || !strings.Contains(r.stderr, "lie in quarantine") {
+				t.Errorf("what is of no format goes to the decoder that the flow keeps: exit %d, %s", r.code, r.stderr)
+			}
+		})
+	}
+	dir := t.TempDir()
+	put(t, dir, "a.jsonl", `{"id":1,"name":"Ann","ts":1}`+"\n")
+	put(t, dir, "b.jsonl", change)
+	args := []string{"apply", "--into", "t", "--keys", "id", "--sequence-by", "ts", "--from"}
+	must(t, dir, append(args, "a.jsonl")...)
+	if got := must(t, dir, "inspect", "t", "-o", "table"); !strings.Contains(got, "format rows") {
+		t.Errorf("inspect: %s", got)
+	}
+	refused(t, sluice(t, dir, append(args, "b.jsonl")...), exitUsage, "FORMAT_CHANGED")
+	put(t, dir, "c.jsonl", `{"id":1,"name":"Anna","ts":2}`+"\n")
+	must(t, dir, append(args, "c.jsonl", "--format", "rows")...) // named: never looked at again
+	put(t, dir, "d.jsonl", `{"id":2,"ts":3,"op":"c","after":{"id":9},"source":{"lsn":1}}`+"\n")
+	must(t, dir, append(args, "d.jsonl")...)
+}

@@ -135,7 +135,7 @@ func TestStatements_TablesAsSources(t *testing.T) {
 func TestStatements_SnapshotQuery(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.jsonl", `{"id":1,"ts":1}`+"\n")
-	write(t, dir, "f.sql", "create streaming table v;\ncreate flow f as auto cdc into v from snapshot (select * from src where id > 0) keys (id);")
+	write(t, dir, "f.sql", "create streaming table v;\ncreate flow f as auto cdc into v from snapshot (select id, ts + 1 from src) keys (id);")
 	r := sluice(t, dir, "apply", "-f", "f.sql", "--source", "src=a.jsonl")
 	refused(t, r, exitUsage, "UNSUPPORTED_CLAUSE")
 	if !strings.Contains(r.stderr, "f.sql:2:1") || !strings.Contains(r.stderr, "without WHERE") {
@@ -177,4 +177,68 @@ func TestStatements_DryRunOfLongSource(t *testing.T) {
 	if !strings.Contains(out, `"schema":"id BIGINT, name STRING, __START_AT BIGINT, __END_AT BIGINT"`) {
 		t.Error(out)
 	}
+}
+
+// A table without change feed is a log of events: what is appended is read, and a version
+// that changes rows ends the flow by name (auto-cdc 1.6), unless it is passed over.
+func TestApply_AppendOnlyTable(t *testing.T) {
+	dir := t.TempDir()
+	add := func(line string) {
+		t.Helper()
+		put(t, dir, "rows.jsonl", line+"\n")
+		must(t, dir, "append", "log", "--from", "rows.jsonl")
+	}
+	must(t, dir, "create", "log", "--schema", "id BIGINT, name STRING, op STRING, ts BIGINT")
+	add(`{"id":1,"name":"Ann","op":"I","ts":5}`)
+	add(`{"id":2,"name":"Bob","op":"I","ts":2}`)
+	put(t, dir, "flow.sql", "CREATE STREAMING TABLE people; APPLY CHANGES INTO people FROM STREAM(log) KEYS (id) APPLY AS DELETE WHEN op = 'D' SEQUENCE BY ts COLUMNS * EXCEPT (op, ts);")
+	args := []string{"apply", "-f", "flow.sql", "--source", "log=log"}
+	must(t, dir, args...)
+	add(`{"id":1,"name":"late","op":"I","ts":4}`)
+	add(`{"id":2,"name":null,"op":"D","ts":3}`)
+	must(t, dir, args...)
+	sameRows(t, "rows", must(t, dir, "cat", "people", "-o", "jsonl"), `{"id":1,"name":"Ann"}`+"\n")
+	must(t, dir, "delete", "log", "--where", "id = 2")
+	add(`{"id":3,"name":"Cy","op":"I","ts":1}`)
+	refused(t, sluice(t, dir, args...), exitRefused, "AUTOCDC_SOURCE_NOT_APPEND_ONLY")
+	must(t, dir, "apply", "--into", "other", "--from", "log", "--keys", "id", "--sequence-by", "ts", "--columns", "id,name", "--option", "from_version=1", "--option", "skip_change_commits=true")
+	sameRows(t, "passed over", must(t, dir, "cat", "other", "--order-by", "id", "-o", "jsonl"), `{"id":1,"name":"Ann"}`+"\n"+`{"id":2,"name":null}`+"\n"+`{"id":3,"name":"Cy"}`+"\n")
+}
+
+// Chains of tables: the feed of a target with history feeds another one. The sequence of a
+// feed is that of its versions, and rows of versions are known by key and start.
+func TestApply_ChainOfHistory(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "e1.jsonl", `{"id":1,"name":"Ann","ts":5}`+"\n"+`{"id":1,"name":"Bob","ts":9}`+"\n")
+	must(t, dir, "apply", "--into", "versions", "--from", "e1.jsonl", "--keys", "id", "--sequence-by", "ts", "--stored-as", "2", "--columns", "id,name")
+	chain := func() {
+		t.Helper()
+		must(t, dir, "apply", "--into", "rows", "--from", "versions", "--keys", "id,__START_AT")
+		must(t, dir, "apply", "--into", "newest", "--from", "versions", "--keys", "id", "--sequence-by", "_commit_version", "--columns", "id,name",
+			"--apply-as-deletes", "_change_type = 'delete' OR __END_AT IS NOT NULL")
+		must(t, dir, "apply", "--into", "again", "--from", "newest", "--keys", "id", "--sequence-by", "_commit_version", "--stored-as", "2")
+		must(t, dir, "apply", "--into", "both", "--from", "newest", "--keys", "id", "--sequence-by", "STRUCT(_commit_version, id)", "--stored-as", "2")
+		must(t, dir, "apply", "--into", "own", "--from", "newest", "--keys", "id", "--stored-as", "2")
+		sameRows(t, "rows of the feed are those of the table", must(t, dir, "cat", "rows", "-o", "jsonl"), must(t, dir, "cat", "versions", "-o", "jsonl"))
+	}
+	chain()
+	sameRows(t, "newest", must(t, dir, "cat", "newest", "-o", "jsonl"), `{"id":1,"name":"Bob"}`+"\n")
+	put(t, dir, "e2.jsonl", `{"id":1,"name":"Cy","ts":12}`+"\n"+`{"id":1,"name":"late","ts":7}`+"\n"+`{"id":2,"name":"Dee","ts":1}`+"\n")
+	must(t, dir, "apply", "--into", "versions", "--from", "e2.jsonl", "--keys", "id", "--sequence-by", "ts", "--stored-as", "2", "--columns", "id,name")
+	chain()
+	sameRows(t, "newest", must(t, dir, "cat", "newest", "-o", "jsonl"), `{"id":1,"name":"Cy"}`+"\n"+`{"id":2,"name":"Dee"}`+"\n")
+	put(t, dir, "e3.jsonl", `{"id":1,"op":"D","ts":20}`+"\n")
+	must(t, dir, "apply", "--into", "versions", "--from", "e3.jsonl", "--keys", "id", "--sequence-by", "ts", "--stored-as", "2", "--apply-as-deletes", "op = 'D'", "--columns", "id")
+	chain()
+	sameRows(t, "newest", must(t, dir, "cat", "newest", "-o", "jsonl"), `{"id":2,"name":"Dee"}`+"\n")
+	// The framework columns have the type of the expression (auto-cdc 1.4 rule 4).
+	for table, want := range map[string]string{"again": "BIGINT", "both": "STRUCT<_commit_version: BIGINT, id: BIGINT>", "own": "STRUCT<epoch: INT, commit_version: BIGINT>"} {
+		if got := must(t, dir, "inspect", table); strings.Count(got, `"type":"`+want+`"`) < 2 {
+			t.Errorf("%s: no periods of type %s in %s", table, want, got)
+		}
+		if n := strings.Count(must(t, dir, "cat", table, "--columns", "id,name", "-o", "jsonl"), "\n"); n != 3 {
+			t.Errorf("%s: %d versions, want 3", table, n)
+		}
+	}
+	refused(t, sluice(t, dir, "apply", "--into", "bad", "--from", "newest", "--keys", "id", "--sequence-by", "id"), exitUsage, "AUTOCDC_CHANGELOG_REQUIRES_COMMIT_VERSION_SEQUENCING")
 }

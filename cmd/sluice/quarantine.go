@@ -300,6 +300,11 @@ func (a *app) replaySpec(ctx context.Context, f *applyFlags, records []*event.Re
 	if err != nil {
 		return apply.Spec{}, err
 	}
+	targets, err := a.targets(f.into, "", nil, nil)
+	if err != nil {
+		return apply.Spec{}, err
+	}
+	f.keepFormat(ctx, apply.Spec{Target: targets, Flow: a.flowOf(f, targets.Route != nil, "")}, apply.Options{Clock: a.clock, Logger: a.logger()})
 	spec, err := a.sourceSpec(f, columns)
 	if err != nil {
 		return apply.Spec{}, err
@@ -309,10 +314,6 @@ func (a *app) replaySpec(ctx context.Context, f *applyFlags, records []*event.Re
 		return apply.Spec{}, fmt.Errorf("open records: %w", err)
 	}
 	f.withoutOperation(opened)
-	targets, err := a.targets(f.into, "", nil, nil)
-	if err != nil {
-		return apply.Spec{}, err
-	}
 	flow := a.flowOf(f, targets.Route != nil, apply.PoisonFail)
 	flow.Quarantine = nil
 	return apply.Spec{NewDecoder: opened.NewDecoder, Target: targets, Flow: flow}, nil

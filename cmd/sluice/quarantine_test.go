@@ -31,6 +31,17 @@ func TestQuarantine(t *testing.T) {
 		}
 		return out
 	}
+	t.Run("a null key beside a condition that truncates", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, dir, "e.jsonl", `{"id":1,"op":"I","ts":1}`+"\n"+`{"id":null,"op":"I","ts":2,"name":"lost"}`+"\n"+`{"id":2,"op":"I","ts":4}`+"\n"+`{"op":"T","ts":3}`+"\n")
+		args := []string{"apply", "--into", "t", "--from", "e.jsonl", "--keys", "id", "--sequence-by", "ts", "--columns", "id", "--apply-as-truncates", "op = 'T'"}
+		refused(t, sluice(t, dir, args...), exitRefused, apply.CodeNullKey)
+		must(t, dir, append(args, "--on-poison", "quarantine")...)
+		sameRows(t, "rows", must(t, dir, "cat", "t", "-o", "jsonl"), `{"id":2}`+"\n")
+		if list := show(t, dir, "t"); len(list) != 1 || !strings.Contains(list[0].Raw, "lost") {
+			t.Errorf("%+v", list)
+		}
+	})
 	t.Run("a broken line of a topic", func(t *testing.T) {
 		dir := t.TempDir()
 		record := func(offset, id, name string) string {

@@ -124,8 +124,8 @@ func (a *app) openSnapshots(ctx context.Context, f *applyFlags, columns *schema.
 	return out, nil
 }
 
-// bindSnapshot takes the queries of a snapshot flow apart: SELECT * FROM a source, and
-// a version without FROM. Others stay with the flow, which the engine refuses by name.
+// bindSnapshot takes the queries of a snapshot flow apart: SELECT of columns FROM a source,
+// with or without WHERE, and a version without FROM. Others stay with the flow, which the engine refuses by name.
 func (r *statementRun) bindSnapshot(b *boundFlow) {
 	version := ""
 	if b.flow.SnapshotVersion != "" {
@@ -134,9 +134,11 @@ func (r *statementRun) bindSnapshot(b *boundFlow) {
 			return
 		}
 	}
-	if _, ok := sql.SnapshotTable(b.flow.Snapshot); !ok {
+	q, ok := sql.ReadSnapshotQuery(b.flow.Snapshot)
+	if !ok {
 		return
 	}
+	b.flow.SnapshotWhere = q.Where
 	b.flow.Snapshot, b.flow.SnapshotVersion = "", ""
 	b.flow.MaxDeleteFraction, b.flow.AllowEmptySnapshot, b.flow.MissingGrace = r.flags.maxDeleteFraction, r.flags.allowEmpty, r.flags.missingGrace
 	b.flags.snapshot, b.flags.snapshotVersion = true, version

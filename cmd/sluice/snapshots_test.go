@@ -61,7 +61,20 @@ func TestApply_Snapshots(t *testing.T) {
 {"id":1,"name":"Anna"}
 {"id":2,"name":"Bob"}
 `)
-		put(t, dir, "query.sql", "CREATE STREAMING TABLE daily;\nCREATE FLOW days AS AUTO CDC INTO daily FROM SNAPSHOT (SELECT id FROM exports WHERE id > 1) WITH VERSION (SELECT 1) KEYS (id);\n")
-		refused(t, sluice(t, dir, "apply", "-f", "query.sql", "--into", "sql2"), exitUsage, "UNSUPPORTED_CLAUSE")
+		flow := func(query, version string) string {
+			return "CREATE STREAMING TABLE some;\nCREATE FLOW days AS AUTO CDC INTO some FROM SNAPSHOT (" + query + ") WITH VERSION (" + version + ") KEYS (id);\n"
+		}
+		put(t, dir, "query.sql", flow("SELECT id FROM exports WHERE id > 1", "SELECT '{version}'"))
+		refused(t, sluice(t, dir, "apply", "-f", "query.sql", "--into", "sql2"), exitUsage, "SOURCE_NOT_BOUND")
+		put(t, dir, "few/1.jsonl", `{"id":1,"name":"Ann","on":true}`+"\n"+`{"id":2,"name":"Bob","on":true}`+"\n"+`{"id":3,"name":"Cy","on":null}`+"\n")
+		put(t, dir, "few/2.jsonl", `{"id":1,"name":"Ann","on":false}`+"\n"+`{"id":2,"name":"Bo","on":true}`+"\n"+`{"id":3,"name":"Cy","on":true}`+"\n")
+		put(t, dir, "some.sql", flow("SELECT name, `id` FROM few WHERE `on`", "SELECT '{version}.jsonl'"))
+		must(t, dir, "apply", "-f", "some.sql", "--source", "few=few", "--into", "sql2")
+		sameRows(t, "filtered", must(t, dir, "cat", "sql2/some", "-o", "jsonl"), `{"id":2,"name":"Bo"}`+"\n"+`{"id":3,"name":"Cy"}`+"\n")
+		for code, query := range map[string]string{"UNSUPPORTED_CLAUSE": "SELECT id, upper(name) FROM few", "AUTOCDC_CONDITION_NOT_BOOLEAN": "SELECT * FROM few WHERE id",
+			"UNRESOLVED_COLUMN": "SELECT * FROM few WHERE missing = 1", "AUTOCDC_KEY_NOT_IN_SELECTED_SCHEMA": "SELECT name FROM few"} {
+			put(t, dir, "bad.sql", flow(query, "SELECT '{version}.jsonl'"))
+			refused(t, sluice(t, dir, "apply", "-f", "bad.sql", "--source", "few=few", "--into", "sql3"), exitUsage, code)
+		}
 	})
 }

@@ -49,6 +49,23 @@ func (a *app) openInput(ctx context.Context, f *applyFlags, columns *schema.Stru
 	return in, nil
 }
 
+// keepFormat lets the flow go on with the format that it keeps, where none is named.
+func (f *applyFlags) keepFormat(ctx context.Context, spec apply.Spec, o apply.Options) {
+	if f.format == "auto" || f.format == "" {
+		f.known, f.knownNamed = apply.StoredFormat(ctx, spec, o)
+	}
+}
+
+// formatOf is the format for the flow to keep: of records alone, since a Delta table and
+// a server say themselves what they are.
+func (f *applyFlags) formatOf(in *input) (format string, named bool) {
+	switch in.Format {
+	case source.Auto, source.DeltaFeed, source.Postgres:
+		return "", false
+	}
+	return string(in.Format), f.knownNamed || f.format != "auto" && f.format != ""
+}
+
 // sourceSpec is what the flags say of the input.
 func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, error) {
 	format, err := source.ParseFormat(f.format)
@@ -61,6 +78,12 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 	}
 	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
 		NoOp: f.deletes != "" || f.truncates != "", Truncates: f.truncates != "", Types: f.types, OpenTable: a.sourceTable, OpenStore: a.open, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
+	if f.known != "" {
+		if spec.Known, err = source.ParseFormat(f.known); err != nil {
+			return source.Spec{}, fmt.Errorf("format of the flow: %w", err)
+		}
+		spec.Named = f.knownNamed
+	}
 	if f.table != "" {
 		spec.Tables = []string{f.table}
 	}

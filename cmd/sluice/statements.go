@@ -162,11 +162,9 @@ func (r *statementRun) bind(ctx context.Context, script *sql.Script) error {
 	schemas := sql.Schemas{}
 	for _, f := range script.Flows {
 		if f.Source == "" {
-			if name, ok := sql.SnapshotSource(f.Snapshot); ok {
-				used[strings.ToLower(name)] = true
-			}
-			if name, ok := sql.SnapshotTable(f.Snapshot); ok {
-				if flags, ok := r.input(script, &sql.Flow{Source: name, Keys: f.Keys}, given); ok {
+			if q, ok := sql.ReadSnapshotQuery(f.Snapshot); ok {
+				used[strings.ToLower(q.Table)] = true
+				if flags, ok := r.input(script, &sql.Flow{Source: q.Table, Keys: f.Keys}, given); ok {
 					inputs[f] = flags
 				}
 			}
@@ -194,6 +192,11 @@ func (r *statementRun) bind(ctx context.Context, script *sql.Script) error {
 		schemas[f.Source] = s
 	}
 	for name := range given {
+		if slices.ContainsFunc(script.Flows, func(f *sql.Flow) bool { // a query that is refused for itself
+			return strings.Contains(strings.ToLower(f.Snapshot), name)
+		}) {
+			continue
+		}
 		if !used[name] {
 			return usage("UNKNOWN_SOURCE", "apply: --source %s: no flow of %s reads it", name, r.st.file)
 		}
@@ -210,9 +213,13 @@ func (r *statementRun) locate(inputs map[*sql.Flow]applyFlags) error {
 	where := map[string]string{}
 	for _, p := range r.plan.Flows {
 		flags, bound := inputs[p.Flow]
-		if !bound && p.Snapshot == "" {
-			return &cliError{code: "SOURCE_NOT_BOUND", exit: exitUsage, message: fmt.Sprintf("source %s of flow %s reads from nowhere", p.Source, p.FlowName),
-				hint: fmt.Sprintf("add --source %s=SRC, or CREATE SOURCE %s FROM 'SRC'", p.Source, p.Source)}
+		source := p.Source
+		if q, ok := sql.ReadSnapshotQuery(p.Snapshot); ok {
+			source = q.Table
+		}
+		if !bound && source != "" {
+			return &cliError{code: "SOURCE_NOT_BOUND", exit: exitUsage, message: fmt.Sprintf("source %s of flow %s reads from nowhere", source, p.FlowName),
+				hint: fmt.Sprintf("add --source %s=SRC, or CREATE SOURCE %s FROM 'SRC'", source, source)}
 		}
 		b := &boundFlow{plan: p, flags: flags, where: r.folder(p.Target), flow: p.Apply()}
 		if p.Snapshot != "" && bound {
@@ -340,10 +347,13 @@ func (r *statementRun) applyFlow(ctx context.Context, b *boundFlow) (apply.Resul
 	if b.flags.snapshot {
 		return r.applySnapshotFlow(ctx, b)
 	}
+	options := apply.Options{Clock: r.clock, Logger: r.logger(), TimeZone: zone}
+	b.flags.keepFormat(ctx, apply.Spec{Target: b.target, Flow: b.flow}, options)
 	in, err := r.openInput(ctx, &b.flags, b.columns())
 	if err != nil {
 		return apply.Result{}, err
 	}
+	b.flow.Format, b.flow.FormatNamed = b.flags.formatOf(in)
 	flags := applyFlags{exceptColumns: listFlag{values: b.flow.ExceptColumnList}}
 	flags.withoutOperation(in.Opened)
 	b.flow.ExceptColumnList = flags.exceptColumns.values
@@ -354,7 +364,7 @@ func (r *statementRun) applyFlow(ctx context.Context, b *boundFlow) (apply.Resul
 			if s.Version >= 0 {
 				p.note.Store(fmt.Sprintf("%s at version %d", s.Target, s.Version))
 			}
-		}}, apply.Options{Clock: r.clock, Logger: r.logger(), TimeZone: zone})
+		}}, options)
 	p.Stop()
 	return result, errors.Join(err, in.Source.Close())
 }

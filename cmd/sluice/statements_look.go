@@ -65,7 +65,7 @@ func (r *statementRun) look(ctx context.Context, script *sql.Script, f *sql.Flow
 		case kafka.IsURL(src) || postgres.IsURL(src):
 			return sql.SourceSchema{Columns: declared, OwnSequence: carries}, nil
 		case isTable(src):
-			return r.lookTable(ctx, src)
+			return r.lookTable(ctx, src, flags.option.values)
 		case flags.format == string(source.DeltaFeed): // an earlier flow of the script makes it
 			return sql.SourceSchema{OwnSequence: true, ChangeFeed: true, Position: deltafeed.SeqType()}, nil
 		}
@@ -101,8 +101,9 @@ func (r *statementRun) look(ctx context.Context, script *sql.Script, f *sql.Flow
 	return out, nil
 }
 
-// lookTable is look of a Delta table, whose change feed is read.
-func (r *statementRun) lookTable(ctx context.Context, src string) (sql.SourceSchema, error) {
+// lookTable is look of a Delta table, whose change feed is read, or the rows that are
+// appended where it has none or the options say so.
+func (r *statementRun) lookTable(ctx context.Context, src string, options map[string]string) (sql.SourceSchema, error) {
 	snap, err := r.sourceTable(ctx, src)
 	if err != nil {
 		return sql.SourceSchema{}, err
@@ -110,6 +111,9 @@ func (r *statementRun) lookTable(ctx context.Context, src string) (sql.SourceSch
 	cols := &schema.Struct{}
 	for _, c := range snap.Schema.Fields {
 		cols.Fields = append(cols.Fields, schema.Field{Name: c.Name, Type: c.Type, Nullable: true})
+	}
+	if !snap.Props.ChangeDataFeed || options["appends"] == "true" || options["skip_change_commits"] == "true" {
+		return sql.SourceSchema{Columns: cols, OwnSequence: true, Position: deltafeed.SeqType()}, nil
 	}
 	cols.Fields = append(cols.Fields, schema.Field{Name: cdf.ChangeTypeColumn, Type: schema.String, Nullable: true},
 		schema.Field{Name: cdf.CommitVersionColumn, Type: schema.Long, Nullable: true}, schema.Field{Name: cdf.CommitTimestampColumn, Type: schema.Timestamp, Nullable: true})

@@ -26,6 +26,9 @@ type DecoderOptions struct {
 	// Epoch is the first element of every sequence; raise it when the source table
 	// was made anew.
 	Epoch int32
+	// Appends: rows are what was appended. They have no column of the feed, and any
+	// column may order them.
+	Appends bool
 }
 
 // SeqType is the sequence of a change: (epoch, commit version).
@@ -179,13 +182,16 @@ func (d *Decoder) batch(p part) (*event.Batch, error) {
 		}
 	}
 	b := &event.Batch{Table: d.opt.Table, Source: p.rec.Source, Columns: &schema.Struct{}, Keys: d.opt.Keys, Ops: ops,
-		Offsets: make([]int64, len(ops)), Lines: make([]int64, len(ops)), RawSize: p.rec.Size, SeqType: SeqType(), SeqOnly: true}
+		Offsets: make([]int64, len(ops)), Lines: make([]int64, len(ops)), RawSize: p.rec.Size, SeqType: SeqType(), SeqOnly: !d.opt.Appends}
 	all, err := schema.FromArrow(taken.Schema())
 	if err != nil {
 		return nil, fmt.Errorf("read change feed: %w", err)
 	}
 	var cols []arrow.Array
 	for i, f := range all.Fields {
+		if d.opt.Appends && slices.Contains([]string{cdf.ChangeTypeColumn, cdf.CommitVersionColumn, cdf.CommitTimestampColumn}, f.Name) {
+			continue
+		}
 		f.Nullable, f.Metadata = true, nil
 		b.Columns.Fields, cols = append(b.Columns.Fields, f), append(cols, taken.Column(i))
 	}

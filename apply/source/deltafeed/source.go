@@ -21,11 +21,20 @@ import (
 type Options struct {
 	// From is the first version to deliver as changes; nil: the whole table first.
 	From *int64
+	// Appends reads the rows that were appended instead of the change feed, which the
+	// table need not have then. A version that removes rows ends the flow
+	// (AUTOCDC_SOURCE_NOT_APPEND_ONLY), or with SkipChanges is passed over.
+	Appends, SkipChanges bool
 	// MaxFiles bounds the files of a batch of the stream, whose rows are held; 0: 8.
 	MaxFiles int
 }
 
-// Error is a table whose feed cannot be read on. Code is stable: SOURCE_CHANGED.
+// CodeNotAppendOnly: the rows of a table without change feed are read, and a version
+// changes or deletes some (auto-cdc 1.6).
+const CodeNotAppendOnly = "AUTOCDC_SOURCE_NOT_APPEND_ONLY"
+
+// Error is a table whose feed cannot be read on. Code is stable: SOURCE_CHANGED or
+// CodeNotAppendOnly.
 type Error struct{ Code, Reason string }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Reason }
@@ -73,13 +82,23 @@ func (s *Source) Records(ctx context.Context, from map[string]event.Position) it
 				p := st.Position()
 				s.pos = &p
 			case err != nil:
-				yield(nil, err)
+				yield(nil, notAppendOnly(err))
 				return
 			default:
 				return
 			}
 		}
 	}
+}
+
+// notAppendOnly gives the refusal of a version that removes rows its name.
+func notAppendOnly(err error) error {
+	var e *cdf.Error
+	if !errors.As(err, &e) || e.ErrorCode != cdf.CodeIgnoreChanges && e.ErrorCode != cdf.CodeIgnoreDelete {
+		return err
+	}
+	return &Error{Code: CodeNotAppendOnly, Reason: fmt.Sprintf("version %d of the source table changes or deletes rows, and the flow reads what is appended: switch the table's change feed on "+
+		"(delta.enableChangeDataFeed) and start a flow that reads it, or pass over such versions with --option skip_change_commits=true", e.Version)}
 }
 
 // start takes the stored position; one of another table is refused. Positions of
@@ -96,6 +115,10 @@ func (s *Source) start(from map[string]event.Position) error {
 		if err != nil {
 			return fmt.Errorf("read position of the change feed: %w", err)
 		}
+		if kind := s.options().Kind; pos.Kind != kind {
+			return &Error{Code: "SOURCE_CHANGED", Reason: fmt.Sprintf("the flow has read the %s of the table, and would read its %s now; go on as before with --option appends=%t, or reset the flow",
+				pos.Kind, kind, pos.Kind == cdf.RowStream)}
+		}
 		s.pos = &pos
 	}
 	return nil
@@ -103,6 +126,9 @@ func (s *Source) start(from map[string]event.Position) error {
 
 func (s *Source) options() cdf.StreamOptions {
 	o := cdf.StreamOptions{Kind: cdf.ChangeStream, Position: s.pos, MaxFiles: s.opt.MaxFiles, OutOfRange: true}
+	if s.opt.Appends {
+		o.Kind, o.Marked, o.SkipChangeCommits = cdf.RowStream, true, s.opt.SkipChanges
+	}
 	if s.pos == nil {
 		o.FromVersion = s.opt.From
 	}

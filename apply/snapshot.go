@@ -334,7 +334,7 @@ func (t *target) guard(s *event.Snapshot, d *difference) error {
 	switch {
 	case d.rows == 0 && d.live > 0 && !f.AllowEmptySnapshot:
 		return running(CodeSnapshotEmpty, "%s is empty and would delete all %d rows; allow empty snapshots if that is meant", s.Name, d.live)
-	case d.deleted > 0 && f.MaxDeleteFraction > 0 && float64(d.deleted) > f.MaxDeleteFraction*float64(d.live):
+	case d.deleted > 0 && f.MaxDeleteFraction > 0 && float64(d.deleted)/float64(d.live) > f.MaxDeleteFraction:
 		return running(CodeSnapshotDeletes, "%s would delete %d of %d rows, which is more than the allowed share of %g; raise it if that is meant",
 			s.Name, d.deleted, d.live, f.MaxDeleteFraction)
 	}

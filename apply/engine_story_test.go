@@ -177,11 +177,15 @@ func (x *tale) between(what string) {
 			x.b.foreignRewrite(x.t, "OPTIMIZE", nil, false, nil)
 		}
 	case "reset":
-		for f := range x.flows {
-			if len(x.fed[f]) > 0 {
-				if _, err := Reset(ctx, x.b.operator(), f, false, x.b.opts); err != nil {
-					x.rt.Fatal(err)
-				}
+		for f, src := range x.flows {
+			// A flow without positions that changed nothing has left no trace.
+			_, err := Reset(ctx, x.b.operator(), f, false, x.b.opts)
+			var e *Error
+			if errors.As(err, &e) && e.Code == CodeUnknownFlow && (src.name == "" || len(x.fed[f]) == 0) {
+				continue
+			}
+			if err != nil {
+				x.rt.Fatalf("%v\n%s", err, x.replay)
 			}
 		}
 	case "rewind":

@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-fast check lint setup-engines fuzz bench bench-quick bench-go coverage release-check record-corpus clean
+.PHONY: help build demo test test-fast check lint setup-engines fuzz bench bench-quick bench-formats bench-go coverage release-check record-corpus clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: ## the workloads of docs/benchmarks.md beside other engines, about an hou
 
 bench-quick: ## the same over small tables, one run each
 	conformance/bench/run.sh --quick $(BENCH)
+
+bench-formats: ## the decoders of every change format, five runs each, into docs/benchmarks.md
+	conformance/bench/formats.sh --write docs/benchmarks.md
 
 bench-go: ## every benchmark of the Go packages, once
 	go test -run '^$$' -bench . -benchtime 1x ./...

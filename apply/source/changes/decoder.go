@@ -59,6 +59,7 @@ type Decoder struct {
 	// buffers of one record
 	top, key []wire.Field
 	fields   []wire.Field // of objects in it
+	meta     []wire.Field // a loader's own columns
 	row      wire.Row
 	nameBuf  []byte
 	lists    map[string][]string // by the bytes that they were made of

@@ -1,7 +1,9 @@
 package changes
 
 import (
+	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -256,6 +258,10 @@ func (*goldenGate) images(d *Decoder, c *change, top []wire.Field) error {
 // missingFlags takes the flags COLUMN_isMissing out of an image; what they mark
 // is no value.
 func missingFlags(image []wire.Field) ([]wire.Field, []string) {
+	flag := func(f wire.Field) bool { return bytes.HasSuffix(f.Key.Raw, []byte("_isMissing")) }
+	if !slices.ContainsFunc(image, flag) {
+		return image, nil
+	}
 	var marked []string
 	out := image[:0:0]
 	for _, f := range image {

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -47,23 +48,25 @@ func (f *airbyte) read(d *Decoder, r *event.Record, top []wire.Field) error {
 		}
 	}
 	c.op = event.Upsert
-	meta := map[string]wire.Token{}
+	meta := d.meta[:0]
+	c.image = make([]wire.Field, 0, len(row))
 	for _, field := range row {
-		name := string(field.Key.Text(nil))
-		if strings.HasPrefix(name, "_ab_cdc_") || strings.HasPrefix(name, "_airbyte_") {
-			meta[name] = field.Val
+		name := field.Key.Text(nil)
+		if bytes.HasPrefix(name, []byte("_ab_cdc_")) || bytes.HasPrefix(name, []byte("_airbyte_")) {
+			meta = append(meta, field)
 			continue
 		}
 		c.image = append(c.image, field)
 	}
-	if meta["_ab_cdc_deleted_at"].Kind > wire.Null {
+	d.meta = meta
+	if find(meta, "_ab_cdc_deleted_at").Kind > wire.Null {
 		c.op = event.Delete
 	}
 	var err error
 	if c.seq, err = f.seq(d, r, meta); err != nil {
 		return err
 	}
-	c.rescued, err = f.nulled(meta["_airbyte_meta"])
+	c.rescued, err = f.nulled(find(meta, "_airbyte_meta"))
 	if err != nil {
 		return err
 	}
@@ -73,13 +76,14 @@ func (f *airbyte) read(d *Decoder, r *event.Record, top []wire.Field) error {
 
 // seq is generation and log position; rows of an initial load have none and
 // stand first.
-func (*airbyte) seq(d *Decoder, r *event.Record, meta map[string]wire.Token) (wire.Seq, error) {
-	lsn, hasLSN := meta["_ab_cdc_lsn"]
-	file, hasFile := meta["_ab_cdc_log_file"]
-	if !hasLSN && !hasFile {
-		lsn, hasLSN = meta["_ab_cdc_cursor"]
+func (*airbyte) seq(d *Decoder, r *event.Record, meta []wire.Field) (wire.Seq, error) {
+	lsn, file := find(meta, "_ab_cdc_lsn"), find(meta, "_ab_cdc_log_file")
+	hasFile := file.Kind != wire.None
+	if lsn.Kind == wire.None && !hasFile {
+		lsn = find(meta, "_ab_cdc_cursor")
 	}
-	generation, _ := number(meta["_airbyte_generation_id"])
+	hasLSN := lsn.Kind != wire.None
+	generation, _ := number(find(meta, "_airbyte_generation_id"))
 	byPosition, err := d.usePosition(hasLSN || hasFile)
 	if err != nil || !byPosition {
 		return d.transport(r, 0), err
@@ -88,7 +92,7 @@ func (*airbyte) seq(d *Decoder, r *event.Record, meta map[string]wire.Token) (wi
 		s := wire.Seq{Kind: wire.SeqAirbyteMySQL, Epoch: d.epoch, N: [4]int64{generation, 0, 0, r.Transport}}
 		if file.Kind == wire.String {
 			n, ok := wire.Int(file.Raw[strings.LastIndexByte(string(file.Raw), '.')+1:])
-			pos, ok2 := number(meta["_ab_cdc_log_pos"])
+			pos, ok2 := number(find(meta, "_ab_cdc_log_pos"))
 			if !ok || !ok2 {
 				return s, wire.Poison(event.PoisonOrder, "MISSING_POSITION", "_ab_cdc_log_file or _ab_cdc_log_pos is unreadable")
 			}
@@ -96,15 +100,15 @@ func (*airbyte) seq(d *Decoder, r *event.Record, meta map[string]wire.Token) (wi
 		}
 		return s, nil
 	}
-	at := instant(meta["_airbyte_extracted_at"])
+	at := instant(find(meta, "_airbyte_extracted_at"))
 	if at == 0 {
-		at = instant(meta["_airbyte_emitted_at"])
+		at = instant(find(meta, "_airbyte_emitted_at"))
 	}
 	s := wire.Seq{Kind: wire.SeqAirbyte, Epoch: d.epoch, N: [4]int64{generation, at, r.Transport}}
 	if lsn.Kind > wire.Null {
 		n, ok := digits(strings.TrimSuffix(string(lsn.Raw), ".0"))
 		if !ok {
-			n, ok = serverLSN(string(lsn.Raw), meta["_ab_cdc_event_serial_no"])
+			n, ok = serverLSN(string(lsn.Raw), find(meta, "_ab_cdc_event_serial_no"))
 		}
 		if !ok {
 			return s, wire.Poison(event.PoisonOrder, "MISSING_POSITION", "_ab_cdc_lsn %.60s is no number", lsn.Raw)

@@ -256,6 +256,13 @@ func (d *Decoder) split(t *table, row *wire.Row, c *change, keys []string) error
 		before = append(before, wire.Field{Key: wire.Token{Kind: wire.String, Raw: []byte(k)}, Val: was})
 		oldKey, newKey = append(oldKey, was), append(newKey, is)
 	}
+	row.Op = event.Upsert
+	if err := d.fill(t, row, c, keys, c.image); err != nil {
+		return err
+	}
+	if err := t.Check(row); err != nil {
+		return err // both halves or neither
+	}
 	del := *row
 	del.Op, del.Size, del.NewKey, del.Rescued = event.Delete, 0, newKey, nil
 	if err := d.one(t, &del, c, keys, before); err != nil {
@@ -277,6 +284,14 @@ func keyToken(name string, tok wire.Token) error {
 
 // one adds one row made of an image.
 func (d *Decoder) one(t *table, row *wire.Row, c *change, keys []string, image []wire.Field) error {
+	if err := d.fill(t, row, c, keys, image); err != nil {
+		return err
+	}
+	return d.append(t, row)
+}
+
+// fill makes the cells of a row of an image.
+func (d *Decoder) fill(t *table, row *wire.Row, c *change, keys []string, image []wire.Field) error {
 	for _, k := range keys {
 		if err := keyToken(k, find(image, k)); err != nil {
 			return err
@@ -321,7 +336,7 @@ func (d *Decoder) one(t *table, row *wire.Row, c *change, keys []string, image [
 		}
 	}
 	row.Cells = d.cells
-	return d.append(t, row)
+	return nil
 }
 
 func (d *Decoder) append(t *table, row *wire.Row) error {

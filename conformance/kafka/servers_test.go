@@ -23,7 +23,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/sluice-data/sluice/internal/testenv"
+	"github.com/sluice-data/sluice/conformance/servers"
 )
 
 // patience bounds every wait; on a busy machine a Java program takes its time.
@@ -32,21 +32,7 @@ const patience = 2 * time.Minute
 // engine is the folder that setup.sh made; the test ends here if it did not.
 func engine(tb testing.TB) string {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("no broker is started under -short")
-	}
-	base := os.Getenv("SLUICE_ENGINES")
-	if base == "" {
-		base = filepath.Join(testenv.RepoRoot(tb), "build", "engines")
-	}
-	dir := filepath.Join(base, "kafka")
-	if _, err := os.Stat(filepath.Join(dir, "versions.stamp")); errors.Is(err, os.ErrNotExist) {
-		if os.Getenv("SLUICE_REQUIRE_ENGINES") == "1" {
-			tb.Fatal("the broker is not set up: run `make setup-engines`")
-		}
-		tb.Skip("the broker is not set up: run `make setup-engines`")
-	}
-	return dir
+	return servers.Dir(tb, "kafka", "the broker")
 }
 
 // server is one Java program.
@@ -55,75 +41,31 @@ type server struct {
 	args []string
 	env  []string
 	dir  string
-	cmd  *exec.Cmd
-	done chan struct{}
+	*servers.Process
 }
 
 func (s *server) start(tb testing.TB) {
 	tb.Helper()
-	log, err := os.OpenFile(filepath.Join(s.dir, s.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
+	cmd := exec.Command("java", s.args...)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.env...)
+	var err error
+	if s.Process, err = servers.Start(cmd, filepath.Join(s.dir, s.name+".log")); err != nil {
 		tb.Fatal(err)
 	}
-	defer log.Close()
-	s.cmd = exec.Command("java", s.args...)
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.Env = s.dir, log, log, append(os.Environ(), s.env...)
-	if err := s.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	s.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		_ = cmd.Wait()
-		close(done)
-	}(s.cmd, s.done)
 }
 
 // kill ends it as a power cut would.
-func (s *server) kill() {
-	_ = s.cmd.Process.Kill()
-	<-s.done
-}
+func (s *server) kill() { s.Kill() }
 
 // ready waits until the check passes; a program that ended never does.
 func (s *server) ready(tb testing.TB, check func(ctx context.Context) error) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		one, stop := context.WithTimeout(ctx, 5*time.Second)
-		err := check(one)
-		stop()
-		if err == nil {
-			return
-		}
-		select {
-		case <-s.done:
-			tb.Fatalf("%s ended: %s", s.name, s.log())
-		case <-ctx.Done():
-			tb.Fatalf("%s is not ready: %v: %s", s.name, err, s.log())
-		case <-time.After(50 * time.Millisecond):
-		}
+	if err := s.Ready(patience, check); err != nil {
+		tb.Fatalf("%s: %v", s.name, err)
 	}
 }
 
-func (s *server) log() string {
-	b, _ := os.ReadFile(filepath.Join(s.dir, s.name+".log"))
-	return string(b[max(0, len(b)-4000):])
-}
-
-func freePorts(tb testing.TB, n int) []int {
-	tb.Helper()
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		defer l.Close() // after all were taken, so that they differ
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out
-}
+func (s *server) log() string { return s.Log() }
 
 // broker is one node of Kafka with a plain listener and one with TLS and SASL PLAIN.
 type broker struct {
@@ -141,7 +83,7 @@ func startBroker(tb testing.TB) *broker {
 	tb.Helper()
 	lib := engine(tb)
 	dir := tb.TempDir()
-	p := freePorts(tb, 3)
+	p := servers.FreePorts(tb, 3)
 	b := &broker{plain: fmt.Sprintf("127.0.0.1:%d", p[0]), secure: fmt.Sprintf("127.0.0.1:%d", p[1]), ca: filepath.Join(dir, "ca.pem")}
 	key := filepath.Join(dir, "broker.pem")
 	writeCertificate(tb, b.ca, key)
@@ -230,7 +172,7 @@ func startRegistry(tb testing.TB) string {
 	if err != nil || len(jars) != 1 {
 		tb.Fatalf("the registry's jar: %v, %v", jars, err)
 	}
-	port := freePorts(tb, 1)[0]
+	port := servers.FreePorts(tb, 1)[0]
 	s := &server{name: "registry", dir: tb.TempDir(), args: []string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", jars[0]},
 		env: []string{"QUARKUS_HTTP_HOST=127.0.0.1", fmt.Sprintf("QUARKUS_HTTP_PORT=%d", port)}}
 	s.start(tb)

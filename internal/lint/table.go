@@ -64,6 +64,7 @@ var layers = []layer{
 	{pkg: "internal/coverage", tier: 100, test: true},
 	{pkg: "conformance/engines", tier: 102, test: true},
 	{pkg: "conformance/stores", tier: 102, test: true},
+	{pkg: "conformance/servers", tier: 101, test: true},
 	{pkg: "conformance/faultproxy", tier: 102, test: true},
 	{pkg: "internal/model", tier: 100, test: true},
 	{pkg: "internal/testenv", tier: 100, test: true},

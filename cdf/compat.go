@@ -14,7 +14,16 @@ import (
 // another, "" if it can: every column must still be there, under the same
 // name in files, with the same type, and must not have become NOT NULL.
 func incompatible(old, read *deltalog.TableConfig) string {
+	if unmapped(old, read) {
+		return "column mapping was removed since, and files name columns otherwise"
+	}
 	return compareStructs(old.Schema, read.Schema, comparison{byFile: mapped(old, read)}, "")
+}
+
+// unmapped reports whether column mapping went between two versions, which Spark does
+// not read across either.
+func unmapped(before, after *deltalog.TableConfig) bool {
+	return before.Mode() != schema.ModeNone && after.Mode() == schema.ModeNone
 }
 
 // mapped reports whether both versions name their file columns apart.
@@ -102,6 +111,9 @@ func compareTypes(old, read schema.Type, c comparison, name string) string {
 
 // differs says how the schema of a stream is no longer that of the table.
 func differs(read, now *deltalog.TableConfig) string {
+	if unmapped(read, now) {
+		return "column mapping was removed, and files name columns otherwise"
+	}
 	if reason := additions(read.Schema, now.Schema, ""); reason != "" {
 		return reason
 	}

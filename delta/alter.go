@@ -203,7 +203,7 @@ func checkModeChange(snap *deltalog.Snapshot, config map[string]string) error {
 	if have == want || have == schema.ModeNone && want == schema.ModeName {
 		return nil
 	}
-	reason := "switching it off means rewriting the table under its plain names: create another table from its rows"
+	reason := "switching it off rewrites every file under its plain names: drop the feature columnMapping"
 	if have == schema.ModeNone {
 		reason = "files that are there have no field ids: use mode name, or create another table with mode id"
 	}

@@ -13,7 +13,7 @@ import (
 // DropFeature takes a feature out of the table's protocol (W-303). What only a rewrite
 // removes is rewritten first, in commits of their own that change no row: deletion
 // vectors are purged, files of types that were widened since are written in the
-// present ones. Everything else that uses the feature is named in the error
+// present ones, files of mapped tables under the names of their columns. Everything else that uses the feature is named in the error
 // (DELTA_FEATURE_DROP_TRACES); see [deltalog.Log.DropFeature] for the other errors.
 func (t *Table) DropFeature(ctx context.Context, f deltalog.Feature, o deltalog.DropFeatureOptions) (Result, error) {
 	snap, err := t.Snapshot(ctx)
@@ -26,6 +26,8 @@ func (t *Table) DropFeature(ctx context.Context, f deltalog.Feature, o deltalog.
 	switch f {
 	case deltalog.DeletionVectors:
 		err = t.dropVectors(ctx, o)
+	case deltalog.ColumnMapping:
+		err = t.dropMapping(ctx, o)
 	case deltalog.TypeWidening, deltalog.TypeWideningPreview:
 		err = t.dropWidening(ctx, o)
 	}

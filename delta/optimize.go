@@ -82,6 +82,7 @@ type optimizer struct {
 	o       OptimizeOptions
 	snap    *deltalog.Snapshot
 	l       *datafile.Layout
+	to      *datafile.Layout // of the new files, if not l
 	where   *expr.Bound
 	cluster *clustering // nil unless rows are put in an order
 	started time.Time
@@ -350,8 +351,12 @@ func (z *optimizer) rewrite(ctx, inner context.Context, from []*deltalog.Add) (_
 }
 
 func (z *optimizer) writer(roll int64) (*datafile.Writer, error) {
-	return datafile.NewWriter(z.t.store, z.l, datafile.WriterOptions{
-		Roll: roll, Hidden: z.l.Carry != nil, RowIDs: true, Copied: true, NewID: z.t.opts.NewID, Clock: z.t.opts.Clock,
+	l := z.l
+	if z.to != nil {
+		l = z.to
+	}
+	return datafile.NewWriter(z.t.store, l, datafile.WriterOptions{
+		Roll: roll, Hidden: l.Carry != nil, RowIDs: true, Copied: true, NewID: z.t.opts.NewID, Clock: z.t.opts.Clock,
 	})
 }
 

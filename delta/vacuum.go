@@ -220,11 +220,13 @@ func (v *vacuum) needCommits(ctx context.Context, from, to int64) error {
 	return nil
 }
 
+// applyApp is the application of the commits of AUTO CDC.
+const applyApp = "sluice-state"
+
 // needForApply keeps, on a target of AUTO CDC, the files that other writers replaced
 // after the newest commit of apply, which has looked at everything before it.
 func (v *vacuum) needForApply(ctx context.Context, timeline *deltalog.Timeline) error {
-	const app = "sluice-state"
-	if _, ok := v.snap.TxnVersion(app); !ok {
+	if _, ok := v.snap.TxnVersion(applyApp); !ok {
 		return nil
 	}
 	for version := v.snap.Version; version >= timeline.First(); version-- {
@@ -232,7 +234,7 @@ func (v *vacuum) needForApply(ctx context.Context, timeline *deltalog.Timeline) 
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(c.Txns, func(x *deltalog.Txn) bool { return x.AppID == app }) {
+		if slices.ContainsFunc(c.Txns, func(x *deltalog.Txn) bool { return x.AppID == applyApp }) {
 			return nil
 		}
 		for _, r := range c.Removes {

@@ -225,8 +225,8 @@ func TestTable_DropFeature(t *testing.T) {
 		wantRows(t, tb, delta.ScanOptions{}, before...)
 	})
 	t.Run("W-303 what is in use is named", func(t *testing.T) {
-		tb := testtable.New(t, testtable.Spec{DDL: "id INT", Properties: mapped("name")})
-		if _, err := tb.DropFeature(ctx, deltalog.ColumnMapping, deltalog.DropFeatureOptions{}); codeOf(err) != "DELTA_FEATURE_DROP_TRACES" {
+		tb := testtable.New(t, testtable.Spec{DDL: "id INT, n INT DEFAULT 1"})
+		if _, err := tb.DropFeature(ctx, deltalog.ColumnDefaults, deltalog.DropFeatureOptions{}); codeOf(err) != "DELTA_FEATURE_DROP_TRACES" {
 			t.Errorf("got %v", err)
 		}
 		if _, err := tb.DropFeature(ctx, "quarks", deltalog.DropFeatureOptions{}); codeOf(err) != "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT" {

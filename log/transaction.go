@@ -113,6 +113,9 @@ type CommitOptions struct {
 	NotBlind bool
 	// drops is the feature that this commit may take out of the protocol.
 	drops Feature
+	// Unmaps allows metadata without column mapping on a mapped table: the commit puts
+	// files under plain column names in the place of all that are live. It needs NoRebase.
+	Unmaps bool
 	// InfoOnly allows a commit of commitInfo alone, as VACUUM leaves them.
 	InfoOnly bool
 	// NoRebase makes any lost race a conflict (C-27): restore, clone, convert.

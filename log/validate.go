@@ -117,7 +117,7 @@ func (c *committer) validateTable(a *Actions) error {
 	if a.Protocol == nil && a.Metadata == nil {
 		return nil
 	}
-	return CheckTable(c.config, c.after, changesData(a))
+	return checkTable(c.config, c.after, changesData(a), c.opts.Unmaps && c.opts.NoRebase)
 }
 
 // CheckTable holds a new version of a table's protocol and metadata to the rules of
@@ -125,6 +125,11 @@ func (c *committer) validateTable(a *Actions) error {
 // callers that want to know before they write files. before is nil for a new table;
 // changesData is whether the same commit changes rows.
 func CheckTable(before, after *TableConfig, changesData bool) error {
+	return checkTable(before, after, changesData, false)
+}
+
+// checkTable is CheckTable; unmaps allows going back from column mapping.
+func checkTable(before, after *TableConfig, changesData, unmaps bool) error {
 	if missing := after.unsupportedUses(); missing != nil {
 		return invalid("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", "W-306", "the metadata uses what the protocol does not support: %s", strings.Join(missing, ", "))
 	}
@@ -151,7 +156,7 @@ func CheckTable(before, after *TableConfig, changesData bool) error {
 				before.Props.ColumnMappingMaxID, after.Props.ColumnMappingMaxID)
 		}
 	}
-	if before != nil && before.Mode() != after.Mode() && (before.Mode() != schema.ModeNone || after.Mode() != schema.ModeName) {
+	if before != nil && before.Mode() != after.Mode() && !(unmaps && after.Mode() == schema.ModeNone) && (before.Mode() != schema.ModeNone || after.Mode() != schema.ModeName) {
 		return invalid("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", "W-503", "column mapping cannot go from %s to %s", before.Mode(), after.Mode())
 	}
 	if after.WritesChangeFeed() {

@@ -72,6 +72,28 @@ func physical(t Type, mode Mode) Type {
 	return t
 }
 
+// Unmapped is s without the metadata of column mapping at any level: columns under
+// their names alone.
+func Unmapped(s *Struct) *Struct { return unmapped(s).(*Struct) }
+
+func unmapped(t Type) Type {
+	switch t := t.(type) {
+	case *Struct:
+		out := &Struct{Fields: make([]Field, len(t.Fields))}
+		for i, f := range t.Fields {
+			f.Metadata = f.Metadata.Without(MappingIDKey).Without(MappingNameKey).Without(MappingNestedIDsKey)
+			f.Type = unmapped(f.Type)
+			out.Fields[i] = f
+		}
+		return out
+	case *Array:
+		return &Array{Elem: unmapped(t.Elem), ContainsNull: t.ContainsNull}
+	case *Map:
+		return &Map{Key: unmapped(t.Key), Value: unmapped(t.Value), ValueContainsNull: t.ValueContainsNull}
+	}
+	return t
+}
+
 // Without returns m without key; m itself when it does not hold the key.
 func (m Metadata) Without(key string) Metadata {
 	if _, ok := m.Get(key); !ok {

@@ -36,7 +36,7 @@ type CleanUpResult struct {
 
 // CleanUp deletes what the log holds only for versions that expired (W-721): with the
 // newest commit that is older than midnight UTC of now - retention, and the newest
-// usable checkpoint at or below it, all commits, checkpoints and checksums of lower
+// checkpoint at or below it that can be read to its end, all commits, checkpoints and checksums of lower
 // versions, compaction files that start at or below it, and then the sidecars that no
 // checkpoint names. The checkpoint's own commit stays. Oldest files go first,
 // so that the table can be read at every step (W-722). Tables with protected
@@ -80,17 +80,54 @@ func (l *Log) cutoff(ctx context.Context, s *Snapshot, files []logFile, opts Cle
 	if err != nil || !ok {
 		return nil, err
 	}
+	damaged := int64(-1)
 	for _, set := range checkpointsUpTo(files, last) {
 		if files[0].version >= set.version {
 			return nil, nil
 		}
-		if _, _, err := l.openCheckpoint(ctx, set); err == nil {
-			return set, nil
-		} else if !errors.Is(err, errUnusable) && !errors.Is(err, ErrCorrupt) {
+		src, state, err := l.openCheckpoint(ctx, set)
+		if err == nil && set.version != damaged {
+			// Readers that chose this one would not fall back to another.
+			if err = l.readThrough(ctx, src, state); err == nil {
+				return set, nil
+			}
+			damaged = set.version
+		}
+		if err != nil && !errors.Is(err, errUnusable) && !errors.Is(err, ErrCorrupt) {
 			return nil, err
 		}
 	}
 	return nil, nil
+}
+
+// readThrough reads a checkpoint to its end, file actions and sidecars too, and counts
+// its files where the checksum of its version tells how many there are: nothing may be
+// deleted for the sake of one that cannot take its place.
+func (l *Log) readThrough(ctx context.Context, src *checkpointSource, state *Actions) error {
+	bad := func(format string, args ...any) error {
+		return &CorruptError{ErrorCode: codeCorrupt, File: src.set.files[0].key, Reason: fmt.Sprintf(format, args...)}
+	}
+	if state.Protocol == nil || state.Metadata == nil {
+		return bad("a checkpoint without protocol or metadata")
+	}
+	cfg, err := NewTableConfig(state.Protocol, state.Metadata)
+	if err != nil {
+		return err
+	}
+	adds := int64(0)
+	if err := src.fileActions(ctx, cfg, func(_ string, a *Add, _ *Remove) error {
+		if a != nil {
+			adds++
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	// A checksum that cannot be read says nothing about the checkpoint.
+	if sum, err := l.readChecksum(ctx, src.set.version); err == nil && sum != nil && sum.NumFiles != nil && *sum.NumFiles != adds {
+		return bad("%d files, its checksum counts %d", adds, *sum.NumFiles)
+	}
+	return nil
 }
 
 // deleteBefore deletes what is only needed for versions below before, which has a

@@ -569,6 +569,36 @@ func TestLog_CleanUp(t *testing.T) {
 		}
 		check(t, l, 5, 19)
 	})
+	t.Run("W-721 a checkpoint whose files cannot be read is no cutoff", func(t *testing.T) {
+		for _, policy := range []string{"classic", "v2"} {
+			for _, how := range []string{"damaged", "garbage", "short"} {
+				t.Run(policy+" "+how, func(t *testing.T) {
+					l, m, _, s := table(t, 20, map[string]string{"delta.checkpointPolicy": policy}, []int64{5, 10}, V2Checkpoint)
+					key := CheckpointKey(10)
+					for _, k := range keysOf(t, m, sidecarDir) {
+						if strings.Contains(k, "00010.") {
+							key = k
+						}
+					}
+					data := []byte(readKey(t, m, key))
+					switch how {
+					case "damaged": // the pages of file actions, behind an intact footer
+						data = damagePages(t, m, key, 10, data)
+					case "garbage":
+						data = []byte("no Parquet")
+					case "short": // a checksum tells of more files than there are
+						put(t, m, ChecksumKey(10), `{"tableSizeBytes":1,"numFiles":99,"numMetadata":1,"numProtocol":1,"metadata":`+
+							string(asJSON(t, s.Metadata))+`,"protocol":`+string(asJSON(t, s.Protocol))+`}`)
+					}
+					put(t, m, key, string(data))
+					r, err := l.CleanUp(ctx, s, CleanUpOptions{})
+					if err != nil || r.Cutoff != 5 {
+						t.Errorf("%+v %v", r, err)
+					}
+				})
+			}
+		}
+	})
 	t.Run("W-308 protected versions go all at once or not at all", func(t *testing.T) {
 		for _, c := range []struct {
 			before string
@@ -588,4 +618,33 @@ func TestLog_CleanUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+func asJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// damagePages changes a byte of a checkpoint file so that the version opens and only its
+// file actions cannot be read.
+func damagePages(t *testing.T, m *storage.Memory, key string, version int64, data []byte) []byte {
+	t.Helper()
+	for at := 4; at < len(data)-8; at += 3 {
+		bad := slices.Clone(data)
+		bad[at] ^= 0xff
+		put(t, m, key, string(bad))
+		s, err := Open(m, Options{Sleep: noSleep}).At(context.Background(), version)
+		if err != nil || s.CheckpointVersion() != version {
+			continue
+		}
+		if _, err = s.FileList(context.Background()); err != nil {
+			return bad
+		}
+	}
+	t.Fatal("no byte of the file does that")
+	return nil
 }

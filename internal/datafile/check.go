@@ -177,38 +177,65 @@ func applyLength(f schema.Field, a arrow.Array) (arrow.Array, error) {
 		a.Retain()
 		return a, nil
 	}
-	fixed := make(map[int]string)
+	size, changed := 0, false
 	for i := range col.Len() {
 		if col.IsNull(i) {
 			continue
 		}
-		v := col.Value(i)
-		n := utf8.RuneCountInString(v)
+		n, cut, spaces := fit(col.Value(i), limit, char)
 		if n > limit {
-			cut := strings.TrimRight(v, " ")
-			if m := utf8.RuneCountInString(cut); m > limit {
-				return nil, &ConstraintError{ErrorCode: CodeLength, Column: f.Name, Row: int64(i), Reason: fmt.Sprintf("%d characters, at most %d are allowed", m, limit)}
-			} else {
-				fixed[i] = cut + strings.Repeat(" ", limit-m)
-			}
-		} else if char && n < limit {
-			fixed[i] = v + strings.Repeat(" ", limit-n)
+			return nil, &ConstraintError{ErrorCode: CodeLength, Column: f.Name, Row: int64(i), Reason: fmt.Sprintf("%d characters, at most %d are allowed", n, limit)}
 		}
+		if size += len(cut) + spaces; spaces > maxPadding || size > maxPadded && spaces > 0 {
+			return nil, &ConstraintError{ErrorCode: CodeLength, Column: f.Name, Row: int64(i),
+				Reason: fmt.Sprintf("CHAR(%d) would add %d spaces to a value, which is more than is written; make the column VARCHAR or STRING", limit, spaces)}
+		}
+		changed = changed || spaces > 0 || len(cut) < len(col.Value(i))
 	}
-	if len(fixed) == 0 {
+	if !changed {
 		a.Retain()
 		return a, nil
 	}
 	b := array.NewStringBuilder(memory.DefaultAllocator)
 	defer b.Release()
+	b.Reserve(col.Len())
+	b.ReserveData(size)
+	var padded []byte
 	for i := range col.Len() {
-		if v, ok := fixed[i]; ok {
-			b.Append(v)
-		} else if col.IsNull(i) {
+		if col.IsNull(i) {
 			b.AppendNull()
-		} else {
-			b.Append(col.Value(i))
+			continue
 		}
+		_, cut, spaces := fit(col.Value(i), limit, char)
+		padded = append(padded[:0], cut...)
+		for range spaces {
+			padded = append(padded, ' ')
+		}
+		b.BinaryBuilder.Append(padded)
 	}
 	return b.NewArray(), nil
+}
+
+// The limit of a CHAR column comes from the table's metadata, which anybody may have
+// written: spaces added to one value, and the bytes of a batch that is padded.
+const (
+	maxPadding = 1 << 20
+	maxPadded  = 256 << 20
+)
+
+// fit is a value of a column of limit characters: its length without the spaces beyond
+// the limit, what of it is kept and how many spaces follow.
+func fit(v string, limit int, char bool) (n int, cut string, spaces int) {
+	n = utf8.RuneCountInString(v)
+	switch {
+	case n > limit:
+		cut = strings.TrimRight(v, " ")
+		if n = utf8.RuneCountInString(cut); n > limit {
+			return n, v, 0
+		}
+		return n, cut, limit - n
+	case char:
+		return n, v, limit - n
+	}
+	return n, v, 0
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -224,6 +225,47 @@ func TestWriter_Constraints(t *testing.T) {
 			t.Errorf("%q %v", rows, err)
 		}
 	})
+}
+
+// TestWriter_CharMemory: what CHAR(n) pads is bounded by what is written, not by n.
+func TestWriter_CharMemory(t *testing.T) {
+	for _, c := range []struct {
+		name, kind string
+		rows       int
+		bad        bool
+	}{
+		{"W-405 one value", "char(2147483647)", 1, true},
+		{"W-405 many values", "char(1000000)", 400, true},
+		{"W-405 varchar is not padded", "varchar(2147483647)", 400, false},
+		{"W-405 a long one", "char(100000)", 20, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &schema.Struct{Fields: []schema.Field{{Name: "c", Type: schema.String, Nullable: true, Metadata: schema.Metadata{}.With(schema.CharVarcharKey, c.kind)}}}
+			l, err := LayoutOf(mustConfig(t, s, nil, nil), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := NewWriter(storage.NewMemory("w"), l, WriterOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := batchOf(t, w.Schema(), "["+strings.Repeat(`{"c":"x"},`, c.rows-1)+`{"c":"x"}]`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err = w.Write(context.Background(), b)
+			runtime.ReadMemStats(&after)
+			var bad *ConstraintError
+			if errors.As(err, &bad) != c.bad || c.bad && (bad.ErrorCode != CodeLength || !strings.Contains(bad.Reason, "VARCHAR")) || !c.bad && err != nil {
+				t.Errorf("got %v", err)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+				t.Errorf("%d MiB allocated", used>>20)
+			}
+			if err := w.Abort(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestWriter_Abort(t *testing.T) {

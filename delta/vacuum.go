@@ -134,6 +134,8 @@ type vacuum struct {
 	// first is the version that was current at the cutoff, the oldest to stay readable;
 	// -1 when the log holds none that old.
 	first int64
+	// nested are folders of other tables, with a slash.
+	nested []string
 	// keep are keys in lower case: on some file systems names differ in case only to us.
 	keep map[string]bool
 }
@@ -247,7 +249,6 @@ func (v *vacuum) needForApply(ctx context.Context, timeline *deltalog.Timeline) 
 // fromListing are the old files of the folder that are not kept (W-882 to W-886).
 func (v *vacuum) fromListing(ctx context.Context) ([]VacuumFile, error) {
 	var found []storage.Object
-	var nested []string // folders of other tables, with a slash
 	kept := map[string]bool{}
 	iceberg := false
 	for o, err := range v.t.store.List(ctx, "", "") {
@@ -255,8 +256,8 @@ func (v *vacuum) fromListing(ctx context.Context) ([]VacuumFile, error) {
 			return nil, fmt.Errorf("list files: %w", err)
 		}
 		if i := strings.Index(o.Key, "/"+deltalog.LogDir); i > 0 {
-			if dir := o.Key[:i+1]; len(nested) == 0 || nested[len(nested)-1] != dir {
-				nested = append(nested, dir)
+			if dir := o.Key[:i+1]; len(v.nested) == 0 || v.nested[len(v.nested)-1] != dir {
+				v.nested = append(v.nested, dir)
 			}
 			continue
 		}
@@ -281,13 +282,13 @@ func (v *vacuum) fromListing(ctx context.Context) ([]VacuumFile, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list unfinished files: %w", err)
 		}
-		apart := !strings.HasPrefix(o.Key, "_apply/") && slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(o.Key, dir) })
+		apart := !strings.HasPrefix(o.Key, "_apply/") && slices.ContainsFunc(v.nested, func(dir string) bool { return strings.HasPrefix(o.Key, dir) })
 		if o.ModTime.Before(v.cutoff) && !apart {
 			out = append(out, VacuumFile{o.Key, o.Size, o.ModTime})
 		}
 	}
 	for _, o := range found {
-		if kept[o.ETag] || iceberg && strings.HasPrefix(o.Key, "metadata/") || slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(o.Key, dir) }) {
+		if kept[o.ETag] || iceberg && strings.HasPrefix(o.Key, "metadata/") || slices.ContainsFunc(v.nested, func(dir string) bool { return strings.HasPrefix(o.Key, dir) }) {
 			continue // a kept file under another name, Iceberg's metadata, another table
 		}
 		out = append(out, VacuumFile{o.Key, o.Size, o.ModTime})
@@ -371,7 +372,7 @@ func (v *vacuum) run(ctx context.Context, out VacuumResult) (VacuumResult, error
 		}
 	}
 	if len(out.Files) == 0 {
-		return out, v.remember(ctx)
+		return out, errors.Join(v.removeFolders(ctx, nil), v.remember(ctx))
 	}
 	params := map[string]string{
 		"retentionCheckEnabled": fmt.Sprint(!v.o.AllowShortRetention), "defaultRetentionMillis": itoa(v.snap.Props.DeletedFileRetention.Milliseconds()),
@@ -404,7 +405,7 @@ func (v *vacuum) run(ctx context.Context, out VacuumResult) (VacuumResult, error
 	if err != nil {
 		status = "FAILED"
 	} else {
-		err = v.remember(ctx)
+		err = errors.Join(v.removeFolders(ctx, out.Files), v.remember(ctx))
 	}
 	detached := context.WithoutCancel(ctx)
 	snap, endErr := v.t.Snapshot(detached)
@@ -420,6 +421,32 @@ func (v *vacuum) run(ctx context.Context, out VacuumResult) (VacuumResult, error
 		}
 	}
 	return out, errors.Join(err, endErr)
+}
+
+// removeFolders removes the folders that the deletions emptied and, unless only the log
+// was looked at, those that have been empty since the cutoff (W-882). Stores without
+// folders have none. Hidden folders, the log's among them, are not entered.
+func (v *vacuum) removeFolders(ctx context.Context, deleted []VacuumFile) error {
+	store, ok := v.t.store.(storage.Folders)
+	if !ok {
+		return nil
+	}
+	emptied := map[string]bool{}
+	for _, f := range deleted {
+		for dir := path.Dir(f.Key); dir != "." && !emptied[dir]; dir = path.Dir(dir) {
+			emptied[dir] = true
+		}
+	}
+	_, err := store.RemoveEmptyFolders(ctx, func(dir string, at time.Time) bool {
+		if v.hidden(dir) || slices.Contains(v.nested, dir+"/") {
+			return false
+		}
+		return emptied[dir] || !v.o.Lite && at.Before(v.cutoff)
+	})
+	if err != nil {
+		return fmt.Errorf("remove empty folders: %w", err)
+	}
+	return nil
 }
 
 func (v *vacuum) commit(ctx context.Context, snap *deltalog.Snapshot, operation string, params, metrics map[string]string) (int64, error) {

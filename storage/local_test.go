@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -11,7 +12,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-data/sluice/storage"
 	"github.com/sluice-data/sluice/storage/storagetest"
@@ -327,5 +331,105 @@ func TestLocal_Unfinished(t *testing.T) {
 	}
 	for o := range storage.UnfinishedIn(t.Context(), storage.NewMemory("m")) {
 		t.Errorf("%s in memory", o.Key)
+	}
+}
+
+// TestLocal_RemoveEmptyFolders: what is empty goes, deepest first, what may not be
+// entered stays, and so does a folder with a file that is being written.
+func TestLocal_RemoveEmptyFolders(t *testing.T) {
+	dir := t.TempDir()
+	s, err := storage.NewLocal(dir, storage.LocalOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"a=1/b=2", "a=1/b=3", "_delta_log/empty", "used", "open/deep"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Create(t.Context(), "used/f", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.NewWriter(t.Context(), "open/deep/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "used"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.RemoveEmptyFolders(t.Context(), func(d string, _ time.Time) bool { return d != "_delta_log" })
+	if err != nil || !slices.Equal(got, []string{"a=1/b=2", "a=1/b=3", "a=1"}) {
+		t.Errorf("removed %v, %v", got, err)
+	}
+	if _, err := w.Write([]byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"_delta_log/empty", "used/f", "open/deep/f", "link/f"} {
+		if _, err := os.Stat(filepath.Join(dir, d)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLocal_RemoveEmptyFolders_Race: writers whose folders go away under them lose nothing.
+func TestLocal_RemoveEmptyFolders_Race(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *storage.Local {
+		s, err := storage.NewLocal(dir, storage.LocalOptions{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	remover, done := open(), make(chan struct{})
+	var gone atomic.Int64
+	var wg, all sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			r, err := remover.RemoveEmptyFolders(t.Context(), func(string, time.Time) bool { return true })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			gone.Add(int64(len(r)))
+		}
+	}()
+	for n := range 4 {
+		s := open()
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := range 300 {
+				key := fmt.Sprintf("p=%d/q=%d/f%d", i%3, n, i)
+				if err := s.Create(t.Context(), key, []byte("x")); err != nil {
+					t.Error(err)
+					return
+				}
+				if o, err := s.Head(t.Context(), key); err != nil || o.Size != 1 {
+					t.Errorf("%s: %v", key, err)
+					return
+				}
+				if err := s.Delete(t.Context(), key); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+	}
+	all.Wait()
+	close(done)
+	wg.Wait()
+	if gone.Load() == 0 {
+		t.Error("no folder was removed: nothing was tried")
 	}
 }

@@ -85,16 +85,27 @@ func (s *Local) begin(ctx context.Context, op, key, path string) (*localWriter, 
 	if isTemp(name) {
 		return nil, s.fail(op, key, fmt.Errorf("%w: reserved for temporary files", ErrInvalidKey))
 	}
-	if err := s.mkdirAll(filepath.Clean(dir)); err != nil {
-		return nil, s.failWrite(op, key, err)
-	}
 	tmp := filepath.Join(dir, tempName(name, s.opts.NewID()))
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return nil, s.failWrite(op, key, err)
+	var f *os.File
+	for try := 1; ; try++ {
+		err := s.mkdirAll(filepath.Clean(dir))
+		if err == nil {
+			f, err = os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		}
+		if err == nil {
+			break
+		}
+		// Between the two steps somebody may have removed the folder as an empty one.
+		// From here on it is not empty.
+		if try == folderTries || !errors.Is(err, fs.ErrNotExist) {
+			return nil, s.failWrite(op, key, err)
+		}
 	}
 	return &localWriter{s: s, ctx: ctx, op: op, key: key, path: path, tmp: tmp, f: f}, nil
 }
+
+// folderTries bounds how often a writer makes a folder that others remove.
+const folderTries = 100
 
 // failWrite is fail for the steps before an object gets its name. A missing or
 // existing directory or temporary file there says nothing about the key.

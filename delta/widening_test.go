@@ -1,12 +1,15 @@
 package delta_test
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-data/sluice/cdf"
@@ -233,6 +236,81 @@ func TestTable_DropFeature(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestChanges_Widened: as in Spark (tried with 4.2 and Delta 4.4), a range whose schema
+// widened inside is refused, one after it reads rows of older files too; a stream stops
+// at the change and goes on after it.
+func TestChanges_Widened(t *testing.T) {
+	for _, vectors := range []string{"false", "true"} {
+		tb := testtable.New(t, testtable.Spec{DDL: "id INT, d DATE", Rows: []string{`{"id":1,"d":"2024-01-02"}` + "\n" + `{"id":2}`},
+			Properties: map[string]string{"delta.enableTypeWidening": "true", "delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors}})
+		alter(t, tb, delta.ChangeColumn{Column: "id", Type: schema.Long})
+		if err := appendRows(t, tb, "id BIGINT, d DATE", `{"id":3000000000}`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tb.Delete(ctx, "id = 1", delta.DMLOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		feed := func(from, to int64) ([]string, error) {
+			f, err := tb.Changes(ctx, cdf.Options{Range: cdf.Range{FromVersion: &from, ToVersion: &to}})
+			if err != nil {
+				return nil, err
+			}
+			return changeRows(f.Rows(ctx))
+		}
+		for _, r := range [][2]int64{{0, 3}, {1, 2}, {1, 4}} {
+			if _, err := feed(r[0], r[1]); !strings.HasPrefix(codeOf(err), "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_") || !strings.Contains(err.Error(), "id changed its type from INT to BIGINT") {
+				t.Errorf("R-911 %v: %v", r, err)
+			}
+		}
+		for r, want := range map[[2]int64][]string{
+			{0, 1}: {`{"_change_type":"insert","d":"2024-01-02","id":1}`, `{"_change_type":"insert","d":null,"id":2}`},
+			{2, 4}: {`{"_change_type":"delete","d":"2024-01-02","id":1}`, `{"_change_type":"insert","d":null,"id":3000000000}`},
+		} {
+			if got, err := feed(r[0], r[1]); err != nil || !slices.Equal(sorted(got), want) {
+				t.Errorf("R-911 %v: %q, %v", r, got, err)
+			}
+		}
+		first := int64(0)
+		var rows []string
+		read := func(o cdf.StreamOptions) (cdf.Position, error) {
+			s, err := tb.Stream(ctx, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				b, err := s.Next(ctx)
+				if err != nil || b == nil {
+					return s.Position(), err
+				}
+				lines, err := changeRows(b.Rows(ctx))
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows = append(rows, lines...)
+			}
+		}
+		pos, err := read(cdf.StreamOptions{FromVersion: &first})
+		var stop *cdf.SchemaChangedError
+		if !errors.As(err, &stop) || stop.Version != 2 || len(rows) != 2 {
+			t.Fatalf("R-923 the stream ends with %v after %q", err, rows)
+		}
+		if _, err := read(cdf.StreamOptions{Position: &pos}); err != nil || len(rows) != 4 || !slices.Contains(rows, `{"_change_type":"delete","d":"2024-01-02","id":1}`) {
+			t.Errorf("R-923 and goes on with %q, %v", rows, err)
+		}
+	}
+}
+
+// changeRows are change rows without their versions and times.
+func changeRows(rows iter.Seq2[arrow.RecordBatch, error]) (out []string, err error) {
+	for b, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, testtable.BatchLines(sliceColumns(b, int(b.NumCols())-2))...)
+	}
+	return out, nil
 }
 
 // TestEvolution_Rand holds random lists of schema changes and writes against a model:

@@ -141,14 +141,16 @@ func (t *Table) verdicts(snap *deltalog.Snapshot, i *deltalog.Inspection) []verd
 		types = &deltalog.UnsupportedError{ErrorCode: "DELTA_UNSUPPORTED_DATA_TYPES", Op: deltalog.OpRead, Reason: fmt.Sprintf("a column: %v", types),
 			MinReaderVersion: i.Protocol.MinReaderVersion, MinWriterVersion: i.Protocol.MinWriterVersion}
 	}
+	// A table that cannot be read does not open, whatever is to be done with it.
+	gate := first(i.Read, i.Write)
 	read := first(i.Read, layout, types)
-	write := first(i.Write, layout, types, columns)
+	write := first(gate, layout, types, columns)
 	makes := first(write, rules)
 	return []verdict{
-		{"read", read}, {"changes", first(i.ReadFeed, feed, read)},
+		{"read", read}, {"changes", first(i.Read, i.ReadFeed, feed, read)},
 		{"append", makes}, {"overwrite", first(makes, removes)}, {"delete", first(write, removes)},
 		{"update", first(makes, removes)}, {"merge", first(makes, removes)},
-		{"alter", first(i.Write, layout)}, {"optimize", write}, {"vacuum", i.Write}, {"restore", first(i.Write, removes)},
-		{"checkpoint", i.Write},
+		{"alter", first(gate, layout)}, {"optimize", write}, {"vacuum", gate}, {"restore", first(gate, removes)},
+		{"checkpoint", gate},
 	}
 }

@@ -75,7 +75,7 @@ func newReader(log *deltalog.Log, table *schema.Struct, o readerOptions) (*reade
 			return nil, err
 		}
 		if t := r.where.Type(); t != schema.Boolean && t != schema.Void {
-			return nil, &deltalog.InvalidError{ErrorCode: expr.CodeTypeMismatch, Reason: fmt.Sprintf("condition %s has type %s, not BOOLEAN", r.where, t)}
+			return nil, &deltalog.InvalidError{ErrorCode: expr.CodeTypeMismatch, Reason: fmt.Sprintf("condition %s has type %s, not BOOLEAN at %s", r.where, t, e.Pos())}
 		}
 		for _, c := range r.where.Columns() {
 			if table.Index(c) >= 0 && !slices.Contains(r.needed, c) {

@@ -264,7 +264,7 @@ func (t *Table) planUpdate(cfg *deltalog.TableConfig, l *datafile.Layout, assign
 		}
 		b, err := a.Value.BindWith(l.Schema, expr.Options{Zone: t.opts.TimeZone, Target: target, Now: &now})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("set %s: %w", set.name, err)
 		}
 		set.value = b
 		p.sets = append(p.sets, set)

@@ -246,7 +246,7 @@ func (t *Table) condition(s *schema.Struct, text string, now time.Time) (*expr.B
 		return nil, err
 	}
 	if b.Type() != schema.Boolean && b.Type() != schema.Void {
-		return nil, &deltalog.InvalidError{ErrorCode: expr.CodeTypeMismatch, Reason: fmt.Sprintf("condition %s has type %s, not BOOLEAN", b, b.Type())}
+		return nil, &deltalog.InvalidError{ErrorCode: expr.CodeTypeMismatch, Reason: fmt.Sprintf("condition %s has type %s, not BOOLEAN at %s", b, b.Type(), e.Pos())}
 	}
 	return b, nil
 }

@@ -70,6 +70,9 @@ type Clause struct {
 	Action Action
 	// Set are the assignments of Update and Insert.
 	Set []Set
+	// Assignments are the same as one text, "a = x + 1, b = 'y'"; positions in errors
+	// are places in it. It comes after Set.
+	Assignments string
 }
 
 // Set is one assignment: a column, or a field of one in SQL spelling, and its value.
@@ -181,6 +184,13 @@ func Build(p Spec) (*Statement, error) {
 				return nil, at(fmt.Errorf("set %s: %w", set.Column, err))
 			}
 			out.sets = append(out.sets, expr.Assignment{Path: path, Value: value})
+		}
+		if c.Assignments != "" {
+			more, err := expr.ParseAssignments(c.Assignments)
+			if err != nil {
+				return nil, at(err)
+			}
+			out.sets = append(out.sets, more...)
 		}
 		s.clauses = append(s.clauses, out)
 	}
@@ -481,22 +491,3 @@ func (e *MultipleMatchError) Code() string { return CodeMultipleMatches }
 
 // Is answers the class deltalog.ErrInvalid.
 func (e *MultipleMatchError) Is(target error) bool { return target == deltalog.ErrInvalid }
-
-// SplitAssignments takes "a = x + 1, b = 'y'" apart into the names and the values, both
-// as SQL text.
-func SplitAssignments(text string) (names, values []string, err error) {
-	c, err := expr.NewCursor(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := &parser{Cursor: c}
-	list := p.assignments()
-	c.End()
-	if err := c.Err(); err != nil {
-		return nil, nil, err
-	}
-	for _, a := range list {
-		names, values = append(names, pathText(a.Path)), append(values, a.Value.String())
-	}
-	return names, values, nil
-}

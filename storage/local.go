@@ -74,7 +74,7 @@ func resolveExisting(abs string) (string, error) {
 		real, err := filepath.EvalSymlinks(p)
 		if err == nil {
 			if fi, err := os.Stat(real); err == nil && !fi.IsDir() {
-				return "", &fs.PathError{Op: "open", Path: real, Err: fmt.Errorf("%w: it is a file, and a table is a folder", ErrInvalidKey)}
+				return "", &fs.PathError{Op: "open", Path: real, Err: fmt.Errorf("%w: it is a file, and a table is a folder", ErrNotFolder)}
 			}
 			return filepath.Join(real, rest), nil
 		}

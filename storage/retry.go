@@ -67,7 +67,22 @@ func sleep(ctx context.Context, d time.Duration) error {
 //  4. The last error is returned, wrapped with the number of attempts; its
 //     class and cause stay visible to errors.Is.
 func WithRetry(inner Store, opts RetryOptions) Store {
-	return &retryStore{inner: inner, opts: opts.withDefaults()}
+	s := &retryStore{inner: inner, opts: opts.withDefaults()}
+	if f, ok := inner.(Folders); ok {
+		return &retryFolders{s, f}
+	}
+	return s
+}
+
+// retryFolders is a retryStore of a store that has folders.
+type retryFolders struct {
+	*retryStore
+	folders Folders
+}
+
+// RemoveEmptyFolders implements [Folders]; it is not tried again, the next one goes on.
+func (s *retryFolders) RemoveEmptyFolders(ctx context.Context, may func(string, time.Time) bool) ([]string, error) {
+	return s.folders.RemoveEmptyFolders(ctx, may)
 }
 
 type retryStore struct {

@@ -28,6 +28,9 @@ var (
 	ErrNoSpace = errors.New("no space left")
 )
 
+// ErrNotFolder is an ErrInvalidKey: the root of a local store is a file.
+var ErrNotFolder = fmt.Errorf("%w", ErrInvalidKey)
+
 // Object describes one stored object.
 type Object struct {
 	Key     string

@@ -141,13 +141,9 @@ func (c mergeClause) clause() (merge.Clause, error) {
 	case text == "*":
 		out.Action = merge.UpdateAll
 	default:
-		names, values, err := merge.SplitAssignments(c.text)
-		if err != nil {
-			return out, err
-		}
-		for i, name := range names {
-			out.Set = append(out.Set, merge.Set{Column: name, Value: values[i]})
-		}
+		out.Assignments = c.text
+		_, err := expr.ParseAssignments(c.text)
+		return out, err
 	}
 	return out, nil
 }

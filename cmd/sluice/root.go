@@ -196,6 +196,10 @@ func newLogger(w io.Writer, f globalFlags) *slog.Logger {
 // open gives the store of a location that the user named.
 func (a *app) open(location string) (storage.Store, error) {
 	s, err := open.Store(location, open.Options{Clouds: &a.clouds, Settings: a.flags.storeOptions, SingleWriter: a.flags.singleWriter})
+	if errors.Is(err, storage.ErrNotFolder) {
+		return nil, &cliError{code: "DELTA_TABLE_NOT_FOUND", exit: exitNotFound, message: fmt.Sprintf("open %s: it is a file, and a table is a folder", location),
+			hint: "make a table with sluice create and put the rows of a file into it with sluice append --from"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err) // it names the location, less what may be secret in it
 	}

@@ -92,7 +92,7 @@ func (e *Expr) BindWith(s *schema.Struct, o Options) (*Bound, error) {
 		if !assignable(root.typ, o.Target) {
 			b.problem(e.root.pos, CodeTypeMismatch, fmt.Sprintf("a value of type %s cannot be stored as %s", root.typ, o.Target))
 		} else {
-			root = b.cast(root, o.Target, e.root.pos, false)
+			root = b.castWith(root, o.Target, false, castOptions{pos: e.root.pos, byName: true})
 		}
 	}
 	if len(b.problems) > 0 {
@@ -253,12 +253,17 @@ func (b *binder) cast(n *bnode, to schema.Type, pos Pos, explicit bool) *bnode {
 }
 
 func (b *binder) castMode(n *bnode, to schema.Type, pos Pos, explicit, try bool) *bnode {
+	return b.castWith(n, to, explicit, castOptions{pos: pos, try: try})
+}
+
+func (b *binder) castWith(n *bnode, to schema.Type, explicit bool, o castOptions) *bnode {
+	o.zone = b.opts.Zone
 	if schema.EqualIgnoringNullability(n.typ, to) {
 		return n
 	}
 	out := b.function(bnode{
-		op: opCast, typ: to, pos: pos, args: []*bnode{n}, monotone: monotone(n.typ, to), neg: try,
-		fn: castFunc(n.typ, to, castOptions{pos: pos, try: try, zone: b.opts.Zone}),
+		op: opCast, typ: to, pos: o.pos, args: []*bnode{n}, monotone: monotone(n.typ, to), neg: o.try,
+		fn: castFunc(n.typ, to, o),
 	})
 	if !explicit && out.op == opLiteral && out.lit.errs != nil && n.lit.errs == nil {
 		msg := out.lit.errs[0].Error()

@@ -20,6 +20,8 @@ type castOptions struct {
 	pos  Pos
 	try  bool // a failure is null
 	zone *time.Location
+	// byName: fields of structs find their places by name, as where rows are stored.
+	byName bool
 }
 
 func (o castOptions) invalid(text string, to schema.Type) error {
@@ -353,7 +355,7 @@ func castTime(out *vector, i int, v int64, from, to schema.Type, o castOptions) 
 	return nil
 }
 
-// castNested converts structs by position, arrays by element, maps by entry.
+// castNested converts structs by position or name, arrays by element, maps by entry.
 func castNested(from, to schema.Type, o castOptions) func(*context, []*vector) *vector {
 	return func(c *context, a []*vector) *vector {
 		in := a[0]
@@ -412,7 +414,11 @@ func castInto(b array.Builder, a arrow.Array, i int, from, to schema.Type, o cas
 		s, sb, f := a.(*array.Struct), b.(*array.StructBuilder), from.(*schema.Struct)
 		sb.Append(true)
 		for k := range t.Fields {
-			if err := castInto(sb.FieldBuilder(k), s.Field(k), i, f.Fields[k].Type, t.Fields[k].Type, o); err != nil {
+			j := k
+			if o.byName {
+				j = f.Index(t.Fields[k].Name)
+			}
+			if err := castInto(sb.FieldBuilder(k), s.Field(j), i, f.Fields[j].Type, t.Fields[k].Type, o); err != nil {
 				return err
 			}
 		}

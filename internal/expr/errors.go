@@ -69,7 +69,10 @@ func (e *BindError) Error() string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s at %s", p.Msg, p.Pos)
+		b.WriteString(p.Msg)
+		if p.Pos.Line > 0 { // an expression that nobody wrote has no place
+			b.WriteString(" at " + p.Pos.String())
+		}
 	}
 	return b.String()
 }

@@ -307,7 +307,8 @@ func castable(from, to schema.Type) bool {
 }
 
 // assignable reports whether a value of type from may be stored in a column of
-// type to without an explicit CAST (Spark's ANSI store assignment).
+// type to without an explicit CAST (Spark's ANSI store assignment). Structs go by the
+// names of their fields, in any order.
 func assignable(from, to schema.Type) bool {
 	if from == schema.Void || schema.EqualIgnoringNullability(from, to) {
 		return true
@@ -324,8 +325,9 @@ func assignable(from, to schema.Type) bool {
 		if !ok || len(x.Fields) != len(y.Fields) {
 			return false
 		}
-		for i := range x.Fields {
-			if !strings.EqualFold(x.Fields[i].Name, y.Fields[i].Name) || !assignable(x.Fields[i].Type, y.Fields[i].Type) {
+		for _, f := range y.Fields {
+			i := x.Index(f.Name)
+			if i < 0 || !assignable(x.Fields[i].Type, f.Type) {
 				return false
 			}
 		}

@@ -24,13 +24,11 @@ func TestOperations_ColumnMappingDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range []*engines.Engine{engines.DeltaRS(t), spark} {
-			engines.SameRows(t, e.Rows(t, o.path), o.rows(-1))
-			e.Append(t, o.path, `{"id":10,"title":"theirs","s":{"y":5},"p":"q"}`)
-			e.Update(t, o.path, map[string]string{"title": "'u'"}, "id = 1")
-			o = open(t, o.path)
-			engines.SameRows(t, e.Rows(t, o.path), o.rows(-1))
-		}
+		// delta-rs does not write under checkpointProtection, which the drop leaves behind.
+		engines.SameRows(t, engines.DeltaRS(t).Rows(t, o.path), o.rows(-1))
+		spark.Append(t, o.path, `{"id":10,"title":"theirs","s":{"y":5},"p":"q"}`)
+		spark.Update(t, o.path, map[string]string{"title": "'u'"}, "id = 1")
+		o = open(t, o.path)
 		o.same(spark, r.Version-1)
 		_, err = spark.Call("changes", map[string]any{"path": o.path, "start": 1, "end": nil})
 		if err == nil || !strings.Contains(err.Error(), "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE") {

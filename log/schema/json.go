@@ -195,6 +195,10 @@ func parseTypeName(name, path string) (Type, error) {
 		}
 		return d, nil
 	}
+	if strings.HasPrefix(name, "{") {
+		// An unknown type that begins so is written as the object that it was.
+		return nil, &FormatError{path, fmt.Sprintf("%.100q is no type name", name)}
+	}
 	return Unknown{Raw: name}, nil
 }
 

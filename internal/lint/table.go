@@ -34,6 +34,7 @@ var layers = []layer{
 	{pkg: "internal/rowio", tier: 35},
 
 	{pkg: "internal/datafile", tier: 40},
+	{pkg: "internal/spill", tier: 45},
 	{pkg: "cdf", tier: 50},
 	{pkg: "delta", tier: 60},
 	{pkg: "merge", tier: 70},

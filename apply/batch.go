@@ -33,9 +33,7 @@ func (t *target) apply(ctx context.Context, in *input) error {
 	if t.state != nil && t.walked == nil {
 		t.state.forget()
 	}
-	for _, b := range in.batches {
-		t.result.Bytes.Read += b.RawSize
-	}
+	t.result.Bytes.Read += in.raw
 	return t.commitRange(ctx, in, 0, n, in.positions)
 }
 
@@ -59,7 +57,7 @@ func (t *target) commitRange(ctx context.Context, in *input, lo, hi int, positio
 		}
 		a := &attempt{t: t, in: in, lo: lo, hi: hi, positions: positions}
 		done, err := a.run(ctx)
-		if err != nil {
+		if err = also(err, a.out.close()); err != nil {
 			return t.named(err)
 		}
 		if done {
@@ -77,12 +75,16 @@ type attempt struct {
 
 	shape    *shape
 	def      flowDef
+	field    bool // ties are settled field by field
 	expect   []expectation
 	widen    *deltalog.TableConfig // the table must take wider types first
 	fold     *fold
 	groups   []merge.Group
 	decision *decision
 	poison   []event.Poison
+	late     int64     // events that may come too late (auto-cdc 3)
+	lots     *lots     // nil: the batch is decided in one piece
+	out      *outcomes // of lots; nil: the decision has everything
 }
 
 // run decides, then writes. done is false when the batch must be tried again on a
@@ -121,69 +123,142 @@ func (a *attempt) run(ctx context.Context) (done bool, err error) {
 func (a *attempt) changes() bool {
 	d := a.decision
 	// Columns that join are a change: whether they do may not hang on how batches were cut.
-	joins := a.t.snap != nil && a.shape != nil && a.shape.grown && a.fold != nil && len(a.fold.events) > 0
-	return d != nil && (d.changesRows() || len(d.facts) > 0 || d.truncate != nil || joins)
+	joins := a.t.snap != nil && a.shape != nil && a.shape.grown && a.fold != nil && a.fold.counts.Read > 0
+	return d != nil && (d.changesRows() || len(d.facts) > 0 || a.out != nil && len(a.out.facts) > 0 || d.truncate != nil || joins)
 }
 
-// decide computes the batch's effect; it reads the target and writes nothing.
+// decide computes the batch's effect; it reads the target and writes nothing to it.
 func (a *attempt) decide(ctx context.Context) error {
-	t := a.t
+	chunks, err := a.chunks()
+	if err != nil || len(chunks) == 0 {
+		return err
+	}
 	var plans []*plan
-	var batches []*event.Batch
-	var starts []int
-	rescued, at := false, 0
-	for _, b := range a.in.batches {
-		n := int(b.Rows.NumRows())
-		if at+n > a.lo && at < a.hi {
-			p, err := t.planOf(b)
-			if err != nil {
-				return err
-			}
-			plans, batches, starts = append(plans, p), append(batches, b), append(starts, at)
-			for _, text := range b.Rescued {
-				rescued = rescued || text != ""
-			}
+	rescued := false
+	for _, c := range chunks {
+		if !slices.Contains(plans, c.plan) {
+			plans = append(plans, c.plan)
 		}
-		at += n
+		rescued = rescued || c.rescued
 	}
-	if plans == nil {
-		return nil
-	}
-	if a.widen = t.widening(plans); a.widen != nil {
+	if a.widen = a.t.widening(plans); a.widen != nil {
 		return nil
 	}
 	if err := a.makeShape(plans, rescued); err != nil {
 		return err
 	}
-	span := merge.NewRange(a.shape.schema, a.shape.keyNames())
-	var events []incoming
-	for i, b := range batches {
-		keep := func(r int) bool {
-			return starts[i]+r >= a.lo && starts[i]+r < a.hi && !t.consumed(b.Source, b.Offsets[r])
-		}
-		from := len(events)
-		var o *origin
-		var err error
-		plans[i].setsAside, plans[i].aside = t.run.flow.OnPoison == PoisonQuarantine, nil // plans are shared
-		if events, o, err = plans[i].intake(a.shape, b, keep, events); err != nil {
+	if a.in.spool != nil {
+		return a.decideLots(ctx, chunks)
+	}
+	l := a.newLot()
+	for _, c := range chunks {
+		if err := l.take(c.plan, c.b, a.keeps(c.b, c.start), nil); err != nil {
 			return err
 		}
-		if plans[i].textNumbers {
-			t.run.warn(fmt.Sprintf("the sequence %s is text that holds numbers, and as text 9 comes after 10: say CAST(... AS BIGINT) in its expression, "+
-				"or give the columns of the source their types; a target keeps the type of its first sequence", t.run.flow.SequenceBy))
+	}
+	return a.decideLot(ctx, l)
+}
+
+// chunk is one event batch of the input.
+type chunk struct {
+	plan    *plan
+	b       *event.Batch // nil: it is spooled
+	piece   *spooled
+	start   int // number of its first row
+	rescued bool
+}
+
+// chunks are those of the input that reach into the range of the attempt.
+func (a *attempt) chunks() ([]chunk, error) {
+	var out []chunk
+	at := 0
+	take := func(head *event.Batch, n int, c chunk) (err error) {
+		if at+n > a.lo && at < a.hi {
+			if c.plan, err = a.t.planOf(head); err != nil {
+				return err
+			}
+			c.start = at
+			out = append(out, c)
 		}
-		a.in.setAside(plans[i].aside)
-		o.epoch = t.state.epochOf(a.shape.authored(plans[i], o))
-		for _, e := range events[from:] {
-			if e.op != event.Truncate {
-				span.Add(o.keys, e.at.row)
+		at += n
+		return nil
+	}
+	if s := a.in.spool; s != nil {
+		for i := range s.pieces {
+			x := &s.pieces[i]
+			if err := take(x.p.head, int(x.at.Rows), chunk{piece: x, rescued: x.rescued}); err != nil {
+				return nil, err
 			}
-			if e.other != "" {
-				span.Open()
-			}
+		}
+		return out, nil
+	}
+	for _, b := range a.in.batches {
+		c := chunk{b: b}
+		for _, text := range b.Rescued {
+			c.rescued = c.rescued || text != ""
+		}
+		if err := take(b, int(b.Rows.NumRows()), c); err != nil {
+			return nil, err
 		}
 	}
-	j := joiner{fields: len(a.shape.fields), covers: a.covers(), byField: plans[0].mode != modeWhole}
+	return out, nil
+}
+
+// keeps tells which rows of an event batch the attempt is about.
+func (a *attempt) keeps(b *event.Batch, start int) func(r int) bool {
+	return func(r int) bool {
+		return start+r >= a.lo && start+r < a.hi && !a.t.consumed(b.Source, b.Offsets[r])
+	}
+}
+
+// lot is events that are decided together: all of the batch, or of a batch that is too
+// large for memory those of some keys.
+type lot struct {
+	a      *attempt
+	events []incoming
+	span   *merge.Range
+}
+
+func (a *attempt) newLot() *lot {
+	return &lot{a: a, span: merge.NewRange(a.shape.schema, a.shape.keyNames())}
+}
+
+// take adds the rows of an event batch for which keep is true; ranks are the numbers of
+// its rows in the input (nil: they do not matter).
+func (l *lot) take(p *plan, b *event.Batch, keep func(int) bool, ranks []int64) (err error) {
+	a, t := l.a, l.a.t
+	from := len(l.events)
+	var o *origin
+	p.setsAside, p.aside = t.run.flow.OnPoison == PoisonQuarantine, nil // plans are shared
+	if l.events, o, err = p.intake(a.shape, b, keep, l.events); err != nil {
+		return err
+	}
+	if p.textNumbers {
+		t.run.warn(fmt.Sprintf("the sequence %s is text that holds numbers, and as text 9 comes after 10: say CAST(... AS BIGINT) in its expression, "+
+			"or give the columns of the source their types; a target keeps the type of its first sequence", t.run.flow.SequenceBy))
+	}
+	a.in.setAside(p.aside)
+	o.epoch = t.state.epochOf(a.shape.authored(p, o))
+	for i := from; i < len(l.events); i++ {
+		e := &l.events[i]
+		if ranks != nil {
+			e.rank = ranks[e.at.row]
+		}
+		if e.op != event.Truncate {
+			l.span.Add(o.keys, e.at.row)
+		}
+		if e.other != "" {
+			l.span.Open()
+		}
+	}
+	return nil
+}
+
+// decideLot decides a lot.
+func (a *attempt) decideLot(ctx context.Context, l *lot) error {
+	t, events, span := a.t, l.events, l.span
+	j := joiner{fields: len(a.shape.fields), covers: a.covers(), byField: a.field}
+	a.late += a.lateBeyond(events)
 	err := t.fetch(ctx, func(yield func(string) bool) {
 		for i := range events {
 			if e := &events[i]; !yield(e.key) || e.other != "" && !yield(e.other) {
@@ -248,6 +323,7 @@ func (a *attempt) decideHistory(ctx context.Context, j joiner, events []incoming
 // makeShape fits the plans to the table and to what the state holds of its flows.
 func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 	t := a.t
+	a.field = plans[0].mode != modeWhole
 	var table *schema.Struct
 	if t.snap != nil && !t.state.target.Fresh {
 		table = t.snap.Schema
@@ -378,13 +454,15 @@ func (a *attempt) findIn(ctx context.Context, files []*deltalog.Add, keyed []*ke
 	}
 	o := merge.Options{Hidden: true}
 	if a.fold.truncate != nil {
-		o.Also = func(b arrow.RecordBatch) ([]int, error) { return olderThan(b, a.fold.truncate) }
+		o.Also = func(b arrow.RecordBatch) ([]int, error) { return a.olderThan(b, len(keys.Columns)) }
 	}
 	return merge.Find(ctx, t.store, t.layout, files, keys, o)
 }
 
-// olderThan are the rows whose version, or that of a field, is below s.
-func olderThan(b arrow.RecordBatch, s []byte) ([]int, error) {
+// olderThan are the rows whose version, or that of a field, is below the new truncate,
+// and whose keys are decided now. The first n columns are those of the key.
+func (a *attempt) olderThan(b arrow.RecordBatch, n int) ([]int, error) {
+	s := a.fold.truncate
 	h, err := hiddenOf(b)
 	if err != nil {
 		return nil, err
@@ -396,7 +474,7 @@ func olderThan(b arrow.RecordBatch, s []byte) ([]int, error) {
 		for _, f := range e.Fields {
 			old = old || bytes.Compare(f.V, s) < 0
 		}
-		if old {
+		if old && (a.lots == nil || a.lots.now(merge.KeyOf(nil, columnsOf(b, n), r))) {
 			out = append(out, r)
 		}
 	}
@@ -419,7 +497,7 @@ func (a *attempt) account() {
 	r := &a.t.result
 	if a.fold != nil {
 		r.Events.add(a.fold.counts)
-		r.Events.LateBeyondRetention += a.lateBeyond()
+		r.Events.LateBeyondRetention += a.late
 		r.addExpectations(a.fold.judged)
 	}
 	for _, p := range a.poison {

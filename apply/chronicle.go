@@ -20,6 +20,7 @@ func newHistoryFold(j joiner, s *shape, st *state, events []incoming) (*fold, er
 	f := &fold{joiner: j, shape: s, state: st, events: events, index: map[string]*keyed{}}
 	for i := range events {
 		e := &events[i]
+		f.rank = e.rank
 		if e.op == event.Truncate {
 			return nil, running(CodeTruncateRequiresSCD1, "a truncate cannot be applied to a target that keeps history; the event comes from line %d", e.line)
 		}
@@ -457,8 +458,7 @@ func (d *decision) place(f *fold, h *historian, k *keyed, rows []*register) []*s
 		delete(have, id)
 		switch {
 		case s == nil:
-			d.inserts = append(d.inserts, r)
-			d.rows.Inserted++
+			d.insert(k, r)
 		case bytes.Equal(s.reg.span.end, r.span.end) && bytes.Equal(s.reg.span.sysEnd, r.span.sysEnd) && h.sameValues(&s.reg, r):
 			kept[i] = s
 		default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -36,7 +37,8 @@ type proposal struct {
 	once      bool
 	truncate  []byte
 	snapshot  *snapshotMark     // nil: no snapshot
-	keys      map[string]*keyed // of the batch; nil: none
+	keys      map[string]*keyed // of the batch; nil: none, or decided in lots
+	out       *outcomes         // of a batch that was decided in lots: its facts
 	config    *tableChange      // nil: metadata and protocol stay
 	operation string
 	// replace, if set, is the whole next content of the state, replaceF its files: an
@@ -59,7 +61,7 @@ type proposal struct {
 // commit stages files, writes the state and commits the target.
 func (a *attempt) commit(ctx context.Context) (done bool, err error) {
 	p := &proposal{t: a.t, began: a.t.run.o.Clock(), facts: slices.Concat(a.t.walked, a.decision.facts, a.in.facts), folded: a.decision.folded, hidden: a.decision.hidden, positions: a.positions,
-		def: &a.def, truncate: a.decision.truncate, snapshot: a.in.snapshot, keys: a.fold.index, operation: "AUTO CDC"}
+		def: &a.def, truncate: a.decision.truncate, snapshot: a.in.snapshot, keys: a.fold.index, out: a.out, operation: "AUTO CDC"}
 	if p.config, err = a.t.tableChange(a.shape); err != nil {
 		return false, err
 	}
@@ -191,31 +193,70 @@ func (p *proposal) writeState(ctx context.Context) error {
 			return err
 		}
 	}
+	next.voids(p.folded, p.hidden, next.void)
 	for _, key := range p.folded {
-		for _, e := range next.entries[key] {
-			r := e.row(key)
-			next.void[factID(&r)] = true
-		}
 		delete(next.entries, key)
 	}
 	for key, list := range p.hidden {
-		for _, h := range next.hidden[key] {
-			r := h.row(key)
-			next.void[factID(&r)] = true
-		}
-		for _, h := range list {
-			r := h.row(key)
-			delete(next.void, factID(&r))
-		}
 		if next.hidden[key] = list; len(list) == 0 {
 			delete(next.hidden, key)
 		}
 	}
+	if err := p.takeOut(next); err != nil {
+		return err
+	}
 	return p.putState(ctx, p.baseF, next, now)
+}
+
+// voids adds the facts that no key needs from now on: version entries of rows that are
+// written anew, and hidden events.
+func (s *state) voids(folded []string, hidden map[string][]hiddenFact, void map[string]bool) {
+	for _, key := range folded {
+		for _, e := range s.entries[key] {
+			r := e.row(key)
+			void[factID(&r)] = true
+		}
+	}
+	for key, list := range hidden {
+		for _, h := range s.hidden[key] {
+			r := h.row(key)
+			void[factID(&r)] = true
+		}
+		for _, h := range list {
+			r := h.row(key)
+			delete(void, factID(&r))
+		}
+	}
+}
+
+// takeOut adds the facts of lots to the next state. Where its files are sorted they are
+// not held: what a batch asks for is fetched.
+func (p *proposal) takeOut(next *state) error {
+	if p.out == nil {
+		return nil
+	}
+	if p.baseF == nil || p.baseF.sorted() {
+		next.whole = false
+		next.forgetAll()
+		maps.Copy(next.void, p.out.void)
+		return nil
+	}
+	for f, err := range p.out.stateFacts(nil) {
+		if err == nil {
+			err = next.add(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *proposal) putState(ctx context.Context, base *stateFiles, next *state, now time.Time) error {
 	facts := byKey(p.facts)
+	if p.out != nil {
+		facts = p.out.stateFacts(p.facts)
+	}
 	if p.stream != nil {
 		facts = p.stream(next)
 	}
@@ -261,7 +302,7 @@ func (a *attempt) metrics(s *staged) map[string]string {
 		"numTargetRowsInserted": n(r.Inserted), "numTargetRowsUpdated": n(r.Updated), "numTargetRowsDeleted": n(r.Deleted),
 		"num_upserted_rows": n(r.Inserted + r.Updated), "num_deleted_rows": n(r.Deleted),
 		"num_events_read": n(c.Read), "num_events_applied": n(c.Applied), "num_events_stale": n(c.Stale),
-		"num_late_beyond_retention": n(a.lateBeyond()),
+		"num_late_beyond_retention": n(a.late),
 		"num_events_duplicate":      n(c.Duplicate), "num_sequence_conflicts": n(c.SequenceConflicts),
 		"numTargetFilesAdded": n(int64(len(s.adds))), "numTargetFilesRemoved": n(int64(len(s.removes))),
 		"numTargetChangeFilesAdded": n(int64(len(s.cdc))),

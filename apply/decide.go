@@ -12,6 +12,7 @@ import (
 type decision struct {
 	files   []fileChange // aligned with the groups of the look-up; some change nothing
 	inserts []*register
+	ranks   []int64    // of the events that brought the keys of inserts up
 	facts   []stateRow // keyed facts to add to the state
 	// folded are keys whose version entries went into a rewritten row, or whose row
 	// is gone: their entries are void and leave the state when it is next compacted.
@@ -29,6 +30,11 @@ type fileChange struct {
 	deletes []int
 	updates []int
 	after   []*register // of updates
+}
+
+// insert adds a new row of a key.
+func (d *decision) insert(k *keyed, r *register) {
+	d.inserts, d.ranks, d.rows.Inserted = append(d.inserts, r), append(d.ranks, k.rank), d.rows.Inserted+1
 }
 
 func (d *decision) changesRows() bool { return d.rows != Rows{} }
@@ -103,8 +109,7 @@ func (f *fold) decide(s *shape, groups []merge.Group, now int64) (*decision, err
 			f.keep(d, k, facts)
 			continue
 		case k.row == nil:
-			d.inserts = append(d.inserts, after)
-			d.rows.Inserted++
+			d.insert(k, after)
 		case !f.sameRow(before, after):
 			fc := &d.files[k.row.match]
 			fc.updates = append(fc.updates, k.row.row)

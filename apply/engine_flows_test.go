@@ -55,6 +55,7 @@ func TestRun_ModelOfFlows(t *testing.T) {
 					b.flow.DeletionVectors = &vectors
 				}
 				b.opts.stateBudget, b.opts.factFiles = rapid.SampledFrom([]int64{0, -1}).Draw(rt, "state budget"), rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "state files")
+				b.opts.lotBytes = rapid.SampledFrom([]int64{0, 0, 2000}).Draw(rt, "lot")
 				events := g.Events(rt, 16)
 				// The first record shows every column: a clause may name one that left the
 				// source, but none that nobody has seen.

@@ -31,6 +31,7 @@ func TestRun_Model(t *testing.T) {
 		b.flow.DeletionVectors = &vectors
 		b.flow.BatchRows = rapid.SampledFrom([]int{0, 1, 3, 7}).Draw(rt, "batch rows")
 		b.opts.stateBudget, b.opts.factFiles = rapid.SampledFrom([]int64{0, -1}).Draw(rt, "state budget"), rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "state files")
+		b.opts.lotBytes = rapid.SampledFrom([]int64{0, 0, 2000}).Draw(rt, "lot")
 		var fed []string
 		before := model.Table{}
 		columns := seenColumns{}

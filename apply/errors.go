@@ -2,6 +2,7 @@ package apply
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -85,6 +86,8 @@ const (
 	CodeRewindAcrossRefresh  = "REWIND_ACROSS_REFRESH"
 	CodeRewindGone           = "REWIND_FILES_GONE"
 	CodeTargetWentBack       = "TARGET_WENT_BACK"
+	// CodeMemory: a batch that no number of lots makes fit.
+	CodeMemory = "BATCH_EXCEEDS_MEMORY"
 
 	CodeDuplicateSnapshotKey   = snapshotError + "DUPLICATE_KEY_VIOLATION"
 	CodeOutOfOrderSnapshot     = snapshotError + "OUT_OF_ORDER_SNAPSHOT_VERSION"
@@ -131,6 +134,14 @@ func (e *Error) Unwrap() error { return e.Err }
 // MarshalJSON writes code, target and message.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"code": e.Code, "target": e.Target, "message": e.Error()})
+}
+
+// also joins what ended a step with what tidying up after it said.
+func also(err, tidy error) error {
+	if tidy == nil {
+		return err
+	}
+	return errors.Join(err, tidy)
 }
 
 func analysis(code, format string, args ...any) *Error {

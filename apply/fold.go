@@ -31,11 +31,13 @@ type fold struct {
 	views   []*storedRows // by group; of a target with history
 	expect  []expectation
 	judged  map[string]ExpectationCount
+	rank    int64 // of the event that is being looked at
 }
 
 // keyed is one key of a batch.
 type keyed struct {
 	key    string
+	rank   int64    // of the event that brought it up
 	before register // what was known, with its row if it is live
 	reg    register // what is known after the batch
 	row    *storedRow
@@ -76,6 +78,7 @@ func newFold(j joiner, s *shape, st *state, events []incoming) (*fold, error) {
 	f := &fold{joiner: j, shape: s, state: st, events: events, index: map[string]*keyed{}, leaving: map[leave]*departure{}}
 	for i := range events {
 		e := &events[i]
+		f.rank = e.rank
 		if e.op == event.Truncate {
 			if bytes.Compare(e.seq, st.truncate.seq) > 0 && bytes.Compare(e.seq, f.truncate) > 0 {
 				f.truncate = e.seq
@@ -114,7 +117,7 @@ func newFold(j joiner, s *shape, st *state, events []incoming) (*fold, error) {
 func (f *fold) touch(key string) *keyed {
 	k := f.index[key]
 	if k == nil {
-		k = &keyed{key: key}
+		k = &keyed{key: key, rank: f.rank}
 		f.index[key] = k
 		f.keys = append(f.keys, k)
 	}
@@ -146,7 +149,6 @@ func (k *keyed) start(r register, row *storedRow) { k.before, k.reg, k.row = r, 
 // run joins everything. Key changes come first, in the order of their sequences,
 // so that chains of them see each other's result.
 func (f *fold) run() {
-	f.counts.Read = int64(len(f.events))
 	fills := f.takeOver()
 	for i := range f.events {
 		e := &f.events[i]
@@ -159,6 +161,9 @@ func (f *fold) run() {
 			} else if c < 0 {
 				out = stale
 			}
+			if e.again {
+				continue
+			}
 		case event.Delete:
 			out = f.remove(&f.index[e.key].reg, e.seq)
 		default:
@@ -168,14 +173,8 @@ func (f *fold) run() {
 				out = applied
 			}
 		}
-		switch out {
-		case applied:
-			f.counts.Applied++
-		case stale:
-			f.counts.Stale++
-		case duplicate:
-			f.counts.Duplicate++
-		}
+		f.counts.Read++
+		f.count(out)
 	}
 	if f.truncate != nil {
 		for _, k := range f.keys {

@@ -28,6 +28,9 @@ type incoming struct {
 	// upsert, the new key of a delete; "" for none.
 	other string
 	line  int64
+	rank  int64 // number in the batch
+	// again: a truncate that another lot of the batch counts.
+	again bool
 }
 
 // intake resolves the rows of a batch for which keep is true.

@@ -35,6 +35,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+func (o *Options) validate() error {
+	if o.Memory > 0 && o.Memory < LeastMemory {
+		return analysis("INVALID_OPTION", "memory of %d bytes: must be at least %d MiB", o.Memory, int64(LeastMemory)>>20)
+	}
+	return nil
+}
+
 func (s *Spec) validate() error {
 	var errs []error
 	if s.Snapshots != nil {
@@ -79,6 +86,9 @@ type run struct {
 	told     time.Time
 	started  time.Time
 	warned   map[string]bool
+	budget   *budget
+	inputs   map[*target]*input // of the batch that is being read
+	cost     int64              // of deciding what they hold in memory
 }
 
 // positionEvery bounds how long a position waits for a commit (apply-state 2.5).
@@ -90,8 +100,9 @@ const positionEvery = 10 * time.Minute
 // is at fault; those of storage and log keep their classes.
 func Run(ctx context.Context, spec Spec, o Options) (Result, error) {
 	r := &run{spec: spec, o: o.withDefaults(), flow: spec.Flow, targets: map[string]*target{}, tables: map[event.Table]string{},
-		warned: map[string]bool{}, result: Result{Version: -1}}
-	if err := spec.validate(); err != nil {
+		warned: map[string]bool{}, result: Result{Version: -1}, inputs: map[*target]*input{}}
+	r.budget = newBudget(r.o)
+	if err := also(spec.validate(), r.o.validate()); err != nil {
 		return r.result, err
 	}
 	if r.flow.BatchRows == 0 {
@@ -106,7 +117,7 @@ func Run(ctx context.Context, spec Spec, o Options) (Result, error) {
 	if spec.Snapshots != nil {
 		work = r.runSnapshots
 	}
-	err := work(ctx)
+	err := also(work(ctx), r.drop())
 	r.sum()
 	r.result.Seconds = r.o.Clock().Sub(start).Seconds()
 	return r.result, err
@@ -128,6 +139,8 @@ func (r *run) run(ctx context.Context) error {
 			h.Hint(types)
 		}
 	}
+	mostRows, mostBytes := r.budget.decode()
+	taken, takenBytes := 0, int64(0) // of the batch, from the decoder
 	for rec, err := range r.spec.Source.Records(ctx, from) {
 		if err != nil {
 			return err
@@ -136,10 +149,17 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 		rows, bytes := r.dec.Pending()
-		if rows >= r.flow.BatchRows || bytes >= r.flow.BatchBytes {
+		switch {
+		case taken+rows >= r.flow.BatchRows || takenBytes+bytes >= r.flow.BatchBytes:
 			if err := r.flush(ctx, false); err != nil {
 				return err
 			}
+			taken, takenBytes = 0, 0
+		case r.budget.total > 0 && (rows >= mostRows || bytes >= mostBytes):
+			if err := r.gather(ctx); err != nil {
+				return err
+			}
+			taken, takenBytes = taken+rows, takenBytes+bytes
 		}
 		r.tell(false)
 	}
@@ -189,8 +209,7 @@ func (r *run) open(ctx context.Context) (from map[string]event.Position, decoder
 // flush hands what the decoder has over to the targets. Positions are taken after
 // the decoder gave everything away, so they cover nothing that is still inside it.
 func (r *run) flush(ctx context.Context, last bool) error {
-	decoded, err := r.dec.Flush()
-	if err != nil {
+	if err := r.gather(ctx); err != nil {
 		return err
 	}
 	positions, err := r.spec.Source.Positions()
@@ -200,15 +219,8 @@ func (r *run) flush(ctx context.Context, last bool) error {
 	if s := r.dec.State(); s != "" && len(positions) > 0 {
 		positions = append(positions, event.Position{Decoder: s})
 	}
-	for _, w := range decoded.Warnings {
-		r.warn(w)
-	}
-	inputs, err := r.route(ctx, decoded)
-	if err != nil {
-		return err
-	}
 	for _, t := range slices.Clone(r.order) {
-		in := inputs[t]
+		in := r.inputs[t]
 		if in == nil {
 			in = &input{}
 		}
@@ -216,6 +228,9 @@ func (r *run) flush(ctx context.Context, last bool) error {
 		if err := r.park(t, t.apply(ctx, in)); err != nil {
 			return err
 		}
+	}
+	if err := r.drop(); err != nil {
+		return err
 	}
 	if last || r.o.Clock().Sub(r.commit) > positionEvery {
 		for _, t := range r.order {
@@ -253,6 +268,10 @@ type input struct {
 	// aside are rows of the batches that cannot be applied; they go with the poison.
 	aside   []event.Poison
 	asideID map[string]bool
+	// spool has the batches where they do not fit into memory; cost is the estimated
+	// bytes that deciding them takes, raw the bytes of the source behind them.
+	spool     *spool
+	cost, raw int64
 }
 
 // setAside notes rows, each once however often the batch is tried.
@@ -271,43 +290,14 @@ func (in *input) setAside(list []event.Poison) {
 }
 
 func (in *input) rows() int {
+	if in.spool != nil {
+		return in.spool.rows
+	}
 	n := 0
 	for _, b := range in.batches {
 		n += int(b.Rows.NumRows())
 	}
 	return n
-}
-
-// route sorts batches and poison by target.
-func (r *run) route(ctx context.Context, d *event.Decoded) (map[*target]*input, error) {
-	out := map[*target]*input{}
-	at := func(t *target) *input {
-		if out[t] == nil {
-			out[t] = &input{}
-		}
-		return out[t]
-	}
-	for _, b := range d.Batches {
-		t, err := r.targetOf(b.Table)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			in := at(t)
-			in.batches = append(in.batches, b)
-		}
-	}
-	for _, p := range d.Poison {
-		t, err := r.targetOfPoison(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			in := at(t)
-			in.poison = append(in.poison, p)
-		}
-	}
-	return out, nil
 }
 
 // targetOf is the target of a source table; nil if it is not selected.
@@ -454,6 +444,7 @@ func (r *run) sum() {
 			r.result.Version, r.result.Plan = x.Version, x.Plan
 		}
 	}
+	r.result.Bytes.Spilled = r.budget.spilled.Load()
 	r.result.Expectations = all.Expectations
 }
 

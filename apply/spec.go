@@ -144,11 +144,19 @@ type Options struct {
 	EngineInfo string
 	// TimeZone is the zone of timestamp text without one; nil: UTC.
 	TimeZone *time.Location
+	// Memory is what a run may hold at once, in bytes; zero: 1 GiB, negative: no bound. A
+	// batch that needs more goes through temporary files in SpillDir ("": the system's
+	// directory for them); the table does not show it. The caller keeps the collector to
+	// the same figure (debug.SetMemoryLimit), as the command does.
+	Memory   int64
+	SpillDir string
 
 	// stateBudget is the bytes of state files up to which a state is held whole,
 	// factFiles the number of them at which they are compacted; 0: the default.
 	stateBudget int64
 	factFiles   int
+	// lotBytes, of tests, is the size of lots and of what a decoder holds; 0: by Memory.
+	lotBytes int64
 }
 
 // Progress is the state of a run between two batches.
@@ -200,6 +208,8 @@ type Files struct {
 type Bytes struct {
 	Read    int64 `json:"read"`
 	Written int64 `json:"written"`
+	// Spilled is what went to temporary files because a batch did not fit into memory.
+	Spilled int64 `json:"spilled,omitempty"`
 }
 
 // TargetResult is what a run did to one target.

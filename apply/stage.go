@@ -48,6 +48,9 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 	if err != nil {
 		return nil, err
 	}
+	if a.out != nil {
+		return a.stageLots(ctx, opts)
+	}
 	var e delta.Edits
 	for g := range a.decision.files {
 		fc := &a.decision.files[g]
@@ -84,7 +87,22 @@ func (a *attempt) stage(ctx context.Context, change *tableChange) (*staged, erro
 		}
 		e.Insert = []arrow.RecordBatch{b}
 	}
-	s, err := t.table.Stage(ctx, t.snap, e, opts)
+	return a.stageEdits(ctx, e, opts)
+}
+
+// stageLots writes the rows that were decided in lots.
+func (a *attempt) stageLots(ctx context.Context, opts delta.StageOptions) (*staged, error) {
+	files, err := a.t.snap.FileList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, done := a.out.stage(files)
+	defer done()
+	return a.stageEdits(ctx, e, opts)
+}
+
+func (a *attempt) stageEdits(ctx context.Context, e delta.Edits, opts delta.StageOptions) (*staged, error) {
+	s, err := a.t.table.Stage(ctx, a.t.snap, e, opts)
 	if err != nil {
 		return nil, fmt.Errorf("write rows: %w", err)
 	}

@@ -172,6 +172,25 @@ func (s *state) addLive(r stateRow) error {
 	return s.add(r)
 }
 
+// holds tells whether a file has facts of a kind.
+func (t *stateTable) holds(ctx context.Context, a *deltalog.Add, kind string) (bool, error) {
+	for b, err := range datafile.Read(ctx, t.store, t.layout, a, datafile.ReadOptions{Columns: []string{"kind"}}) {
+		if err != nil {
+			return false, fmt.Errorf("read apply state: %w", err)
+		}
+		kinds, ok := b.Column(0).(*array.String)
+		if !ok {
+			return false, fmt.Errorf("read apply state: unexpected column types %s", b.Schema())
+		}
+		for r := range kinds.Len() {
+			if kinds.Value(r) == kind {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
 // hold completes all facts.
 func (t *stateTable) hold(ctx context.Context, s *state, files *stateFiles) error {
 	if s.whole {
@@ -330,8 +349,7 @@ func youngerThan(files []*deltalog.Add, before int64) bool {
 
 // byKey streams facts sorted by key.
 func byKey(rows []stateRow) iter.Seq2[stateRow, error] {
-	rows = slices.Clone(rows)
-	slices.SortStableFunc(rows, func(a, b stateRow) int { return bytes.Compare(a.Key, b.Key) })
+	rows = sortedFacts(rows)
 	return func(yield func(stateRow, error) bool) {
 		for _, r := range rows {
 			if !yield(r, nil) {
@@ -339,6 +357,13 @@ func byKey(rows []stateRow) iter.Seq2[stateRow, error] {
 			}
 		}
 	}
+}
+
+// sortedFacts are facts in the order of their keys.
+func sortedFacts(rows []stateRow) []stateRow {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b stateRow) int { return bytes.Compare(a.Key, b.Key) })
+	return rows
 }
 
 // factTags are the tags of a file of sorted facts.

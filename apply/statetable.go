@@ -295,21 +295,43 @@ func each(rows []stateRow) iter.Seq2[stateRow, error] {
 	}
 }
 
+// stateBuilder makes batches of state rows; [eachRowOf] reads them.
+type stateBuilder struct{ rb *array.RecordBuilder }
+
+func newStateBuilder() (stateBuilder, error) {
+	sch, err := schema.ArrowSchema(stateSchema())
+	if err != nil {
+		return stateBuilder{}, err
+	}
+	return stateBuilder{array.NewRecordBuilder(memory.DefaultAllocator, sch)}, nil
+}
+
+func (b stateBuilder) add(r stateRow) {
+	put := func(i int, v []byte) {
+		if v == nil {
+			b.rb.Field(i).AppendNull()
+		} else {
+			b.rb.Field(i).(*array.BinaryBuilder).Append(v)
+		}
+	}
+	b.rb.Field(0).(*array.StringBuilder).Append(r.Kind)
+	b.rb.Field(1).(*array.StringBuilder).Append(r.Flow)
+	put(2, r.Key)
+	put(3, r.Seq)
+	put(4, r.Payload)
+	b.rb.Field(5).(*array.TimestampBuilder).Append(arrow.Timestamp(r.At))
+}
+
+func (b stateBuilder) take() arrow.RecordBatch { return b.rb.NewRecordBatch() }
+func (b stateBuilder) release()                { b.rb.Release() }
+
 // writeRows writes state rows to durable files; no rows make no file.
 func (t *stateTable) writeRows(ctx context.Context, rows iter.Seq2[stateRow, error], tagger func() datafile.Tagger) ([]*deltalog.Add, error) {
-	sch, err := schema.ArrowSchema(stateSchema())
+	rb, err := newStateBuilder()
 	if err != nil {
 		return nil, err
 	}
-	rb := array.NewRecordBuilder(memory.DefaultAllocator, sch)
-	defer rb.Release()
-	put := func(i int, v []byte) {
-		if v == nil {
-			rb.Field(i).AppendNull()
-		} else {
-			rb.Field(i).(*array.BinaryBuilder).Append(v)
-		}
-	}
+	defer rb.release()
 	var w *datafile.Writer
 	n := 0
 	flush := func() (err error) {
@@ -323,7 +345,7 @@ func (t *stateTable) writeRows(ctx context.Context, rows iter.Seq2[stateRow, err
 			}
 		}
 		n = 0
-		return w.Write(ctx, rb.NewRecordBatch())
+		return w.Write(ctx, rb.take())
 	}
 	fail := func(err error) ([]*deltalog.Add, error) {
 		if w != nil {
@@ -335,12 +357,7 @@ func (t *stateTable) writeRows(ctx context.Context, rows iter.Seq2[stateRow, err
 		if err != nil {
 			return fail(err)
 		}
-		rb.Field(0).(*array.StringBuilder).Append(r.Kind)
-		rb.Field(1).(*array.StringBuilder).Append(r.Flow)
-		put(2, r.Key)
-		put(3, r.Seq)
-		put(4, r.Payload)
-		rb.Field(5).(*array.TimestampBuilder).Append(arrow.Timestamp(r.At))
+		rb.add(r)
 		if n++; n == stateRows {
 			if err := flush(); err != nil {
 				return fail(err)

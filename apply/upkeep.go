@@ -294,18 +294,18 @@ func mostlyDeleted(f *deltalog.Add) bool {
 
 // lateBeyond counts events at or below the highest sequence that was collected:
 // what they meet may have been forgotten.
-func (a *attempt) lateBeyond() int64 {
+func (a *attempt) lateBeyond(events []incoming) int64 {
 	n, to := int64(0), a.t.state.target.CollectedTo
-	if to == nil || a.fold == nil {
+	if to == nil {
 		return 0
 	}
-	for i := range a.fold.events {
-		e := &a.fold.events[i]
+	for i := range events {
+		e := &events[i]
 		seq := e.seq
 		if e.sys != nil { // beliefs are frozen by what was known when
 			seq = e.sys
 		}
-		if bytes.Compare(seq, to) <= 0 {
+		if !e.again && bytes.Compare(seq, to) <= 0 {
 			n++
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // newRows reports whether the edits make rows that rules must be applied to.
 func (e Edits) newRows() bool {
-	return len(e.Insert) > 0 || slices.ContainsFunc(e.Files, func(f FileEdit) bool { return len(f.Update) > 0 })
+	return e.inserts() || slices.ContainsFunc(e.Files, func(f FileEdit) bool { return len(f.Update) > 0 })
 }
 
 func unsupportedIdentity(c *deltalog.TableConfig) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -47,7 +48,26 @@ type Edits struct {
 	// fewer columns are matched by name, and what is missing gets its default,
 	// identity or generated value, else null.
 	Insert []arrow.RecordBatch
+	// Inserts are more of them, after Insert, that do not fit into memory: read once, each
+	// batch valid until the next.
+	Inserts iter.Seq2[arrow.RecordBatch, error]
 }
+
+// inserted are all new rows.
+func (e *Edits) inserted() iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for _, b := range e.Insert {
+			if !yield(b, nil) {
+				return
+			}
+		}
+		if e.Inserts != nil {
+			e.Inserts(yield)
+		}
+	}
+}
+
+func (e *Edits) inserts() bool { return len(e.Insert) > 0 || e.Inserts != nil }
 
 // StageOptions are the settings of [Table.Stage]; the zero value is the default.
 type StageOptions struct {
@@ -181,11 +201,11 @@ func (t *Table) Stage(ctx context.Context, snap *deltalog.Snapshot, e Edits, o S
 		if s.rules, err = t.Rules(cfg); err != nil {
 			return nil, err
 		}
-		if len(e.Insert) > 0 && !o.Identity && s.rules.identities() {
+		if e.inserts() && !o.Identity && s.rules.identities() {
 			return nil, unsupportedIdentity(cfg)
 		}
 	}
-	if err := s.run(ctx, p, e.Insert); err != nil {
+	if err := s.run(ctx, p, &e); err != nil {
 		if s.cdc != nil {
 			err = errors.Join(err, s.cdc.Abort(context.WithoutCancel(ctx)))
 		}
@@ -267,19 +287,22 @@ func (s *stager) writer() (*datafile.Writer, error) {
 type task struct {
 	rewrites []FileEdit
 	masks    []mask
-	insert   []arrow.RecordBatch
+	insert   *Edits // nil: none
 }
 
 // run does the whole-file removals, the rewrites and the deletion vectors. Small
 // files share one writer with the new rows, so that they do not multiply; a large one
 // that is rewritten has its own, and those run side by side.
-func (s *stager) run(ctx context.Context, p *editPlan, insert []arrow.RecordBatch) error {
+func (s *stager) run(ctx context.Context, p *editPlan, e *Edits) error {
 	for _, f := range p.whole {
 		if err := s.removeWhole(ctx, f); err != nil {
 			return err
 		}
 	}
-	shared := task{masks: p.masks, insert: insert}
+	shared := task{masks: p.masks}
+	if e.inserts() {
+		shared.insert = e
+	}
 	var tasks []task
 	for _, f := range p.rewrites {
 		if f.File.Size >= s.roll/2 {
@@ -288,7 +311,7 @@ func (s *stager) run(ctx context.Context, p *editPlan, insert []arrow.RecordBatc
 			shared.rewrites = append(shared.rewrites, f)
 		}
 	}
-	if len(shared.rewrites)+len(shared.masks)+len(shared.insert) > 0 {
+	if len(shared.rewrites)+len(shared.masks) > 0 || shared.insert != nil {
 		tasks = append(tasks, shared)
 	}
 	// The files of a task outlive its own context (change files are shared), so they are
@@ -335,7 +358,13 @@ func (s *stager) do(ctx, inner context.Context, t task) error {
 				return err
 			}
 		}
-		for _, b := range t.insert {
+		if t.insert == nil {
+			return nil
+		}
+		for b, err := range t.insert.inserted() {
+			if err != nil {
+				return err
+			}
 			rows, err := s.newRows(b)
 			if err != nil {
 				return err

@@ -45,6 +45,7 @@ type applyFlags struct {
 	onPoison                     oneOf
 	snapshotFlags
 	followFlags
+	memoryFlags
 	// types are those of a declared table's columns, which the records may not tell.
 	types *schema.Struct
 	// known is the format that the flow keeps; knownNamed: its user had named it.
@@ -143,6 +144,7 @@ func (f *applyFlags) register(p *pflag.FlagSet) {
 	p.BoolVar(&f.dryRun, "dry-run", false, "read and decide everything, write nothing")
 	f.followFlags.register(p)
 	f.snapshotFlags.register(p)
+	f.memoryFlags.register(p)
 }
 
 // check reports every problem of the flags at once.
@@ -179,6 +181,7 @@ func (f *applyFlags) check() error {
 	}
 	problems = append(problems, f.snapshotFlags.problems(f)...)
 	problems = append(problems, f.followFlags.problems(f)...)
+	problems = append(problems, f.memoryFlags.problems()...)
 	if len(problems) > 0 {
 		return usage("INVALID_FLAG", "apply: %s", strings.Join(problems, "; "))
 	}
@@ -281,7 +284,7 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	if f.snapshot {
 		return a.applySnapshots(ctx, f, targets, columns)
 	}
-	options := apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version}
+	options := a.applyOptions(&f.memoryFlags, zone)
 	f.keepFormat(ctx, apply.Spec{Target: targets, Flow: a.flowOf(f, targets.Route != nil, "")}, options)
 	in, err := a.openInput(ctx, f, columns)
 	if err != nil {

@@ -23,6 +23,7 @@ type applyMetrics struct {
 
 	events, rows   *prometheus.CounterVec
 	batches, bytes prometheus.Counter
+	spilled        prometheus.Counter
 	rounds         *prometheus.CounterVec
 	version        *prometheus.GaugeVec
 	parked         prometheus.Gauge
@@ -46,13 +47,14 @@ func newApplyMetrics(clock func() time.Time) *applyMetrics {
 		rows:       prometheus.NewCounterVec(counter("rows_total", "Rows of targets that changed."), []string{"change"}),
 		batches:    prometheus.NewCounter(counter("batches_total", "Batches that were committed.")),
 		bytes:      prometheus.NewCounter(counter("source_bytes_total", "Bytes read from the source.")),
+		spilled:    prometheus.NewCounter(counter("spilled_bytes_total", "Bytes written to temporary files because a batch did not fit into memory.")),
 		rounds:     prometheus.NewCounterVec(counter("rounds_total", "Looks at the input, by result."), []string{"result"}),
 		version:    prometheus.NewGaugeVec(gauge("target_version", "Version of each target."), []string{"target"}),
 		parked:     prometheus.NewGauge(gauge("parked_targets", "Targets that stopped and wait for help.")),
 		lastRound:  prometheus.NewGauge(gauge("last_round_timestamp_seconds", "When the input was last read to its end.")),
 		lastCommit: prometheus.NewGauge(gauge("last_commit_timestamp_seconds", "When a batch was last committed.")),
 	}
-	m.registry.MustRegister(m.events, m.rows, m.batches, m.bytes, m.rounds, m.version, m.parked, m.lastRound, m.lastCommit)
+	m.registry.MustRegister(m.events, m.rows, m.batches, m.bytes, m.spilled, m.rounds, m.version, m.parked, m.lastRound, m.lastCommit)
 	return m
 }
 
@@ -73,6 +75,7 @@ func (m *applyMetrics) round(r apply.Result, err error) {
 	}
 	m.batches.Add(float64(r.Batches))
 	m.bytes.Add(float64(r.Bytes.Read))
+	m.spilled.Add(float64(r.Bytes.Spilled))
 	if r.Batches > 0 {
 		m.lastCommit.Set(now)
 	}

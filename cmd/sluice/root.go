@@ -70,9 +70,6 @@ func newRoot(a *app) *cobra.Command {
 		code := "INVALID_FLAG"
 		if strings.HasPrefix(err.Error(), "unknown") {
 			code = "UNKNOWN_FLAG"
-			if name, ok := laterFlag(cmd, err.Error()); ok {
-				return notYet("flag " + name + " of " + cmd.Name())
-			}
 		}
 		return &cliError{code: code, exit: exitUsage, message: flagText(err), hint: "see " + cmd.CommandPath() + " --help"}
 	})

@@ -86,7 +86,7 @@ func (a *app) applySnapshots(ctx context.Context, f *applyFlags, targets apply.T
 	flow.MaxDeleteFraction, flow.AllowEmptySnapshot, flow.MissingGrace = f.maxDeleteFraction, f.allowEmpty, f.missingGrace
 	p := a.startProgress("applying snapshots", 0, false)
 	result, err := apply.Run(ctx, apply.Spec{Snapshots: snapshots, Target: targets, Flow: flow},
-		apply.Options{Clock: a.clock, Logger: a.logger(), TimeZone: zone, EngineInfo: "sluice " + version})
+		a.applyOptions(&f.memoryFlags, zone))
 	p.Stop()
 	err = errors.Join(err, snapshots.Close())
 	return a.finishApply(f, result, err)
@@ -155,6 +155,6 @@ func (r *statementRun) applySnapshotFlow(ctx context.Context, b *boundFlow) (app
 		return apply.Result{}, err
 	}
 	result, err := apply.Run(ctx, apply.Spec{Snapshots: snapshots, Target: b.target, Flow: b.flow},
-		apply.Options{Clock: r.clock, Logger: r.logger(), TimeZone: zone})
+		r.applyOptions(&r.flags.memoryFlags, zone))
 	return result, errors.Join(err, snapshots.Close())
 }

@@ -35,7 +35,7 @@ func (s *statementFlags) register(p *pflag.FlagSet) {
 }
 
 // withStatements are the flags of apply that go together with -f.
-var withStatements = []string{"file", "source", "into", "dry-run", "batch-rows", "batch-bytes", "on-poison", "accept-rows", "change-feed", "deletion-vectors", "max-delete-fraction", "allow-empty-snapshot", "missing-grace"}
+var withStatements = []string{"file", "source", "into", "dry-run", "batch-rows", "batch-bytes", "on-poison", "accept-rows", "change-feed", "deletion-vectors", "max-delete-fraction", "allow-empty-snapshot", "missing-grace", "memory", "spill-dir"}
 
 func isYAML(file string) bool {
 	ext := strings.ToLower(filepath.Ext(file))
@@ -116,6 +116,9 @@ func (a *app) applyStatements(cmd *cobra.Command, st *statementFlags, f *applyFl
 	}
 	if f.batchRows < 1 || f.batchBytes < 1 {
 		return usage("INVALID_FLAG", "apply: --batch-rows and --batch-bytes must be at least 1")
+	}
+	if p := f.memoryFlags.problems(); len(p) > 0 {
+		return usage("INVALID_FLAG", "apply: %s", strings.Join(p, "; "))
 	}
 	script, _, err := a.readStatements(st.file)
 	if err != nil {
@@ -347,7 +350,7 @@ func (r *statementRun) applyFlow(ctx context.Context, b *boundFlow) (apply.Resul
 	if b.flags.snapshot {
 		return r.applySnapshotFlow(ctx, b)
 	}
-	options := apply.Options{Clock: r.clock, Logger: r.logger(), TimeZone: zone}
+	options := r.applyOptions(&r.flags.memoryFlags, zone)
 	b.flags.keepFormat(ctx, apply.Spec{Target: b.target, Flow: b.flow}, options)
 	in, err := r.openInput(ctx, &b.flags, b.columns())
 	if err != nil {

@@ -17,9 +17,10 @@ const LeastMemory = 128 << 20
 const (
 	defaultMemory = 1 << 30
 	// lotShare of the memory is what the events of a lot and all that is made of them
-	// may take; decodeShare what a decoder holds before its rows are taken over.
+	// may take; decodeShare the source bytes that a decoder holds before its rows are taken
+	// over. A batch of the default size is not cut at the default memory.
 	lotShare    = 4
-	decodeShare = 16
+	decodeShare = 4
 	// An event costs perEvent bytes beside its values (key, sequence, register, place
 	// of its row), and its values stand in valueCopies places: event, row before, row
 	// after, and while they are joined or written.

@@ -348,6 +348,34 @@ func TestCheck_Corruptions(t *testing.T) {
 	}
 }
 
+// TestCheck_HalfCleaned checks a log whose clean-up died: commits, one of them with a
+// metadata action, stand below the newest checkpoint with nothing below them.
+func TestCheck_HalfCleaned(t *testing.T) {
+	d := busy(t, nil)
+	_, err := d.d.SetProperties(t.Context(), map[string]string{"team": "a"}, delta.PropertyOptions{}) // 9
+	must(t, err)
+	_, err = d.d.Delete(t.Context(), "id = 7", delta.DMLOptions{}) // 10
+	must(t, err)
+	_, err = d.d.Checkpoint(t.Context())
+	must(t, err)
+	for _, key := range testtable.Files(t, d.m) {
+		name := strings.TrimPrefix(key, deltalog.LogDir)
+		if name != key && name != "_last_checkpoint" && !strings.Contains(name, "/") && name < fmt.Sprintf("%020d", 8) {
+			d.drop(key)
+		}
+	}
+	r, found := check(t, d.m)
+	for _, f := range r.Findings {
+		if f.Severity == deltalog.SevereError {
+			t.Errorf("a table that reads as it should has errors: %v", found)
+			break
+		}
+	}
+	if r.Version != 10 || r.Rows != 160-8 {
+		t.Errorf("counts: %+v", r)
+	}
+}
+
 // TestRepair repairs what can be repaired: the same rows, no finding that a repair was
 // promised for, and no other file of the store touched.
 func TestRepair(t *testing.T) {

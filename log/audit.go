@@ -252,6 +252,12 @@ func (a *auditor) take(x *Actions, v int64, key string) {
 	if x.Metadata != nil {
 		a.metadata = x.Metadata
 	}
+	if a.st == nil && (a.protocol == nil || a.metadata == nil) {
+		// A clean-up that died leaves commits with no checkpoint below them: the other
+		// action is in a commit that is gone, and in the next checkpoint.
+		a.cfg = nil
+		return
+	}
 	cfg, err := NewTableConfig(a.protocol, a.metadata)
 	if err != nil {
 		a.cfg = nil

@@ -35,9 +35,6 @@ type operation struct {
 	damaged bool
 	// late: it fails also where only what follows its commit failed.
 	late bool
-	// cut: fsck is not asked. It takes commits without a checkpoint below, which a clean-up
-	// that died leaves beside a newer checkpoint, for a log without a protocol.
-	cut bool
 	// outside: the table's files are not all below its root.
 	outside bool
 }
@@ -220,7 +217,7 @@ func upkeep() []operation {
 		{name: "log clean-up", noFeed: true, prepare: old(40*24*time.Hour, nil), run: with("t", func(b *bench, t *delta.Table) (deltalog.CleanUpResult, error) {
 			return t.CleanLog(b.ctx, deltalog.CleanUpOptions{})
 		})},
-		{name: "drop feature", noFeed: true, late: true, cut: true, prepare: old(3*24*time.Hour, vectors), run: with("t", func(b *bench, t *delta.Table) (delta.Result, error) {
+		{name: "drop feature", noFeed: true, late: true, prepare: old(3*24*time.Hour, vectors), run: with("t", func(b *bench, t *delta.Table) (delta.Result, error) {
 			snap, err := t.Snapshot(b.ctx)
 			if err != nil || !snap.Supports(deltalog.DeletionVectors) {
 				return delta.Result{}, err

@@ -36,9 +36,6 @@ type packing struct {
 	schema  *arrow.Schema // of the packed batch
 }
 
-// packRank is the place of the rank among the packed columns.
-const packRank = 0
-
 // packingOf describes a batch; describing ones of a kind twice gives equal names.
 func packingOf(b *event.Batch) (p *packing, name string) {
 	head := *b

@@ -65,8 +65,6 @@ func (s *server) ready(tb testing.TB, check func(ctx context.Context) error) {
 	}
 }
 
-func (s *server) log() string { return s.Log() }
-
 // broker is one node of Kafka with a plain listener and one with TLS and SASL PLAIN.
 type broker struct {
 	server

@@ -34,7 +34,6 @@ type Story struct {
 	lists     bool
 	conflicts bool
 	truncates bool
-	expecting string
 	badSeqs   []string
 	bodies    map[string]string
 }

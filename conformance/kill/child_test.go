@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-data/sluice/storage"
 )
 
-// childEnv holds the arguments of a child: "when n table events".
+// childEnv holds the arguments of a child: "when n table events"; events is a file of the
+// corpus, or what runStored reads.
 const childEnv = "SLUICE_TEST_APPLY"
 
 // The moments at which a child signals itself.
@@ -50,7 +51,11 @@ func child(args string) error {
 		return err
 	}
 	store := &signaller{Store: local, when: when, at: n}
-	r, err := run(store, events)
+	work := run
+	if strings.Contains(events, ",") {
+		work = runStored
+	}
+	r, err := work(store, events)
 	if err != nil {
 		return err
 	}

@@ -200,10 +200,13 @@ func (n *node) bareType() schema.Type {
 			}
 			return &schema.Array{Elem: elem.deltaType(), ContainsNull: elem.repetition == optional}
 		}
+		return schema.Unknown{Raw: "LIST without elements"}
 	case logicalMap, logicalKeyValue:
 		if _, k, v, ok := n.mapShape(); ok && v != nil {
 			return &schema.Map{Key: k.deltaType(), Value: v.deltaType(), ValueContainsNull: v.repetition == optional}
 		}
+		// Keys alone are no Delta type; a struct is not what plan reads from it.
+		return schema.Unknown{Raw: "MAP without values"}
 	}
 	s := &schema.Struct{}
 	for _, c := range n.children {

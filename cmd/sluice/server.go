@@ -41,11 +41,20 @@ type serverTable struct {
 // planServer says what an apply from a server would read and where it would go; it
 // changes nothing on either side.
 func (a *app) planServer(ctx context.Context, f *applyFlags, src *postgres.Source, targets apply.Targets) error {
+	r, err := serverPlanOf(ctx, f, src, targets)
+	if err != nil {
+		return err
+	}
+	return a.printResult(r, "dry run, nothing was written\n"+r.summary())
+}
+
+// serverPlanOf is what an apply from a server would read, of the tables that it selects.
+func serverPlanOf(ctx context.Context, f *applyFlags, src *postgres.Source, targets apply.Targets) (*serverPlan, error) {
 	p, err := src.Plan(ctx)
 	if err != nil {
-		return fmt.Errorf("plan: %w", err)
+		return nil, fmt.Errorf("plan: %w", err)
 	}
-	r := serverPlan{Server: p.Server, Slot: p.Slot, Publication: p.Publication, MakesSlot: p.MakesSlot, MakesPublication: p.MakesPublication, Tables: []serverTable{}}
+	r := &serverPlan{Server: p.Server, Slot: p.Slot, Publication: p.Publication, MakesSlot: p.MakesSlot, MakesPublication: p.MakesPublication, Tables: []serverTable{}}
 	for _, t := range p.Tables {
 		id := event.Table{Schema: t.Schema, Name: t.Name}
 		if targets.Select != nil && !targets.Select(id) {
@@ -58,20 +67,19 @@ func (a *app) planServer(ctx context.Context, f *applyFlags, src *postgres.Sourc
 		if targets.Route != nil {
 			dir, err := targets.Route(id)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			row.Target = strings.TrimSuffix(targets.Name, "/") + "/" + dir
 		}
 		r.Tables = append(r.Tables, row)
 	}
-	return a.printResult(r, r.summary())
+	return r, nil
 }
 
 var identityWords = map[string]string{"d": "default", "f": "full", "i": "index", "n": "nothing"}
 
 func (r *serverPlan) summary() string {
 	var b strings.Builder
-	b.WriteString("dry run, nothing was written\n")
 	verb := func(makes bool) string {
 		if makes {
 			return "would be made"

@@ -249,6 +249,9 @@ func (r *statementRun) locate(inputs map[*sql.Flow]applyFlags) error {
 		f.ChangeFeed, f.DeletionVectors = r.flags.changeFeed.value, r.flags.deletionVectors.value
 		r.flows = append(r.flows, b)
 	}
+	if err := r.ownSlots(); err != nil {
+		return err
+	}
 	if r.flags.dryRun {
 		return nil // shown, then refused
 	}
@@ -324,6 +327,14 @@ func (r *statementRun) input(script *sql.Script, f *sql.Flow, given map[string]s
 func (r *statementRun) run(ctx context.Context) error {
 	var total apply.Result
 	total.Version = -1
+	for _, b := range r.flows {
+		if !b.readsServer() {
+			continue
+		}
+		if _, err := r.planFlow(ctx, b); err != nil {
+			return fmt.Errorf("flow %s: %w", b.plan.FlowName, err)
+		}
+	}
 	for _, b := range r.flows {
 		if err := r.createDeclared(ctx, b); err != nil {
 			return fmt.Errorf("apply into %s: %w", b.where, err)

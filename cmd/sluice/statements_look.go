@@ -198,6 +198,13 @@ type describedTable struct {
 	Creates bool          `json:"creates"`
 	Refused []refusal     `json:"refused,omitempty"`
 	Results []flowResults `json:"results,omitempty"`
+	// Servers are what flows would read from servers, of which a dry run reads no rows.
+	Servers []flowServer `json:"servers,omitempty"`
+}
+
+type flowServer struct {
+	Flow string `json:"flow"`
+	*serverPlan
 }
 
 type refusal struct {
@@ -254,7 +261,12 @@ func (r *statementRun) describe(ctx context.Context) error {
 			}
 			err := b.flow.Validate()
 			var result apply.Result
-			if err == nil {
+			var server *serverPlan
+			switch {
+			case err != nil:
+			case b.readsServer():
+				server, err = r.planFlow(ctx, b)
+			default:
 				result, err = r.applyFlow(ctx, b)
 			}
 			if err != nil {
@@ -265,6 +277,11 @@ func (r *statementRun) describe(ctx context.Context) error {
 				if failure == nil {
 					failure = err
 				}
+				continue
+			}
+			if server != nil {
+				d.Servers = append(d.Servers, flowServer{b.plan.FlowName, server})
+				fmt.Fprintf(&text, "  flow %s reads %s\n", b.plan.FlowName, strings.ReplaceAll(server.summary(), "\n", "\n    "))
 				continue
 			}
 			if p := result.Plan; p != nil && d.Schema == "" { // the sample did not tell all of it

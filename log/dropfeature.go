@@ -233,7 +233,7 @@ func (l *Log) dropFeature(ctx context.Context, f Feature, opts DropFeatureOption
 	f = row.name
 	rule, removable := dropRules()[f]
 	if !removable {
-		return DropFeatureResult{}, invalid("DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", "W-303", "feature %s cannot be dropped", f)
+		return DropFeatureResult{}, invalid("DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", "W-303", "feature %s cannot be dropped: make a table without it and append the rows to that", f)
 	}
 	switches, rewrites, err := s.FeatureTraces(ctx, f)
 	if err != nil {

@@ -204,13 +204,13 @@ func TestFlow_HistoryDrift(t *testing.T) {
 			}
 			first := newBench(t, c.first)
 			first.must(t, event("1"))
-			before := first.table(t)
+			before, version := first.table(t), first.must(t).Version
 			b := newBench(t, c.then)
 			b.store, b.source.name = first.store, "file:other"
 			if c.set != nil {
 				c.set(&b.flow)
 			}
-			_, err := b.run(event("2"))
+			res, err := b.run(event("2"))
 			if c.code == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -219,6 +219,9 @@ func TestFlow_HistoryDrift(t *testing.T) {
 			}
 			wantCode(t, err, c.code)
 			b.wantTable(t, before...)
+			if now := first.must(t).Version; now != version || res.Events.Read != 0 {
+				t.Errorf("version %d, want %d: positions or feed moved; %d events were read", now, version, res.Events.Read)
+			}
 		})
 	}
 	t.Run("E35 a new column joins a default set", func(t *testing.T) {

@@ -70,6 +70,10 @@ func testCollection(t *testing.T, budget int64) {
 		if res.Events.LateBeyondRetention != 1 {
 			t.Errorf("num_late_beyond_retention %d", res.Events.LateBeyondRetention)
 		}
+		// Events at or below the highest collected sequence, 9, count; those above do not.
+		if res = b.must(t, "U 3@9 (Cy, Lima)", "U 4@10 (Di, Kyiv)"); res.Events.LateBeyondRetention != 1 {
+			t.Errorf("at the bound and above: num_late_beyond_retention %d", res.Events.LateBeyondRetention)
+		}
 	})
 	t.Run("a flow that was down meets its tombstones, unless it is forgotten", func(t *testing.T) {
 		b, c := newBench(t, ""), newTurnClock()

@@ -88,9 +88,13 @@ func TestRun_WidensTypes(t *testing.T) {
 	})
 	t.Run("E35 without the property", func(t *testing.T) {
 		b := newBench(t, "data: name STRING, n INT")
-		b.must(t, "U 1@5 (Ann, 7)")
-		_, err := again(t, b, "data: name STRING, n BIGINT").run("U 1@6 (Ann, 8)")
+		version := b.must(t, "U 1@5 (Ann, 7)").Version
+		res, err := again(t, b, "data: name STRING, n BIGINT").run("U 1@6 (Ann, 8)")
 		wantCode(t, err, CodeIncompatibleType)
+		b.wantTable(t, "1, Ann, 7")
+		if res.Version != version {
+			t.Errorf("version %d, want %d", res.Version, version)
+		}
 	})
 	t.Run("a key never changes its type", func(t *testing.T) {
 		b := newBench(t, "keys: id INT")

@@ -124,6 +124,24 @@ func TestTarget_OtherEngines(t *testing.T) {
 			x.must(upsert("3", "1", "Cy", "Lima")) // comes back: a deletion by hand leaves no tombstone
 			check(t, x, row("1", "Anna", "Rome"), row("2", "Bob", "Bonn"), row("3", "Cy", "Lima"))
 		})
+		if e.Name() == "Spark" {
+			t.Run("Spark UPDATE, MERGE and DELETE by deletion vectors", func(t *testing.T) {
+				x := start(t)
+				e.SQL(t, "ALTER TABLE delta.`"+x.path+"` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", nil)
+				x.must(upsert("5", "5", "Ed", "Graz"), upsert("6", "5", "Flo", "Nice"), upsert("7", "5", "Gus", "Kiel"))
+				e.Update(t, x.path, map[string]string{"city": "'Quito'"}, "id = 3")
+				e.Update(t, x.path, map[string]string{"city": "'Linz'"}, "id = 5") // 6 and 7 stay in the file
+				if n := withVectors(t, x.path); n == 0 {
+					t.Error("Spark wrote no deletion vector: the case shows nothing")
+				}
+				e.Merge(t, x.path, engines.MergeOptions{On: "t.id = s.id"}, row("6", "Flo", "Nizza"))
+				e.Delete(t, x.path, "id = 7")
+				x.must(upsert("3", "4", "Late", "Bern"), upsert("5", "4", "Late", "Bern"), upsert("6", "4", "Late", "Bern"))
+				check(t, x, row("1", "Ann", "Rome"), row("2", "Bob", "Oslo"), row("3", "Cy", "Quito"), row("5", "Ed", "Linz"), row("6", "Flo", "Nizza"))
+				x.must(`{"id":5,"seq":6,"op":"D"}`, `{"id":6,"seq":6,"op":"D"}`)
+				finish(t, x, row("3", "Cy", "Quito"))
+			})
+		}
 		t.Run(e.Name()+" RESTORE", func(t *testing.T) {
 			x := start(t)
 			e.Restore(t, x.path, 1)
@@ -137,4 +155,23 @@ func TestTarget_OtherEngines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withVectors is how many files of a table have a deletion vector.
+func withVectors(t *testing.T, path string) (n int) {
+	t.Helper()
+	snap, err := open(t, path).Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := snap.FileList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.DeletionVector != nil {
+			n++
+		}
+	}
+	return n
 }

@@ -65,6 +65,15 @@ func (b *budget) decode() (rows int, bytes int64) {
 	return int(b.total / 2048), b.total / decodeShare
 }
 
+// workers is how many files are rewritten at once; each holds a row group, whose size is
+// not known to the budget. 0: the table's default.
+func (b *budget) workers() int {
+	if b.total == 0 || b.total >= defaultMemory {
+		return 0
+	}
+	return int(max(b.total/(defaultMemory/4), 1))
+}
+
 func (b *budget) spill() spill.Options {
 	return spill.Options{Dir: b.dir, Count: func(n int64) { b.spilled.Add(n) }}
 }

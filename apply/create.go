@@ -25,7 +25,7 @@ const (
 
 func (t *target) deltaOptions() delta.Options {
 	o := t.run.o
-	return delta.Options{Clock: o.Clock, NewID: o.NewID, Logger: o.Logger, TimeZone: o.TimeZone, EngineInfo: o.EngineInfo}
+	return delta.Options{Clock: o.Clock, NewID: o.NewID, Logger: o.Logger, TimeZone: o.TimeZone, EngineInfo: o.EngineInfo, Workers: t.run.budget.workers()}
 }
 
 // create makes the target as an empty version 0 (apply-state 1.5). Whoever loses

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/sluice-data/sluice/internal/datafile"
+	"github.com/sluice-data/sluice/internal/keycode"
 	deltalog "github.com/sluice-data/sluice/log"
 	"github.com/sluice-data/sluice/merge"
 )
@@ -155,16 +157,43 @@ func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltal
 	if !ok {
 		return nil // no flow has committed rows yet
 	}
+	columns := t.identityColumns(&def)
+	var without []uint64 // hashes of the keys without their versions: most rewrites carry these along
+	if err := t.eachBare(ctx, c, bare, columns, func(key []byte) error {
+		without = append(without, keycode.Hash64(key))
+		return nil
+	}); err != nil || len(without) == 0 {
+		return err
+	}
+	slices.Sort(without)
 	if err := t.holdState(ctx); err != nil {
 		return err
 	}
-	columns := t.identityColumns(&def)
-	versions, err := t.versionsOf(ctx, prior, removed, columns)
-	if err != nil {
+	versions, err := t.versionsOf(ctx, prior, removed, columns, without)
+	if err != nil || len(versions) == 0 {
 		return err
 	}
 	now := t.state.processedAt(t.run.o.Clock())
-	for _, a := range bare {
+	return t.eachBare(ctx, c, bare, columns, func(key []byte) error {
+		e, ok := versions[string(key)]
+		if !ok {
+			return nil
+		}
+		e.Over = nil
+		row := stateRow{Kind: kindVersion, Key: slices.Clone(key), Seq: e.V, Payload: mustJSON(e), At: now}
+		if err := t.state.add(row); err != nil {
+			return err
+		}
+		t.walked = append(t.walked, row)
+		return nil
+	})
+}
+
+// eachBare calls f with the keys of rows of the files that lack the hidden group; a key
+// is valid during the call.
+func (t *target) eachBare(ctx context.Context, c *deltalog.Commit, files []*deltalog.Add, columns []string, f func(key []byte) error) error {
+	var key []byte
+	for _, a := range files {
 		for b, err := range datafile.Read(ctx, t.store, t.layout, a, datafile.ReadOptions{Columns: columns, Hidden: true}) {
 			if err != nil {
 				return t.lost(c, err)
@@ -173,21 +202,15 @@ func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltal
 			if err != nil {
 				return err
 			}
+			cols := columnsOf(b.RecordBatch, len(columns))
 			for r := range int(b.NumRows()) {
 				if h != nil && h.group.IsValid(r) && h.e.IsValid(r) {
 					continue // the writer carried the group along
 				}
-				key := string(merge.KeyOf(nil, columnsOf(b.RecordBatch, len(columns)), r))
-				e, ok := versions[key]
-				if !ok || e.V == nil && e.D == nil && len(e.Fields) == 0 {
-					continue
-				}
-				e.Over = nil
-				row := stateRow{Kind: kindVersion, Key: []byte(key), Seq: e.V, Payload: mustJSON(e), At: now}
-				if err := t.state.add(row); err != nil {
+				key = merge.KeyOf(key[:0], cols, r)
+				if err := f(key); err != nil {
 					return err
 				}
-				t.walked = append(t.walked, row)
 			}
 		}
 	}
@@ -195,13 +218,15 @@ func (t *target) readBack(ctx context.Context, c *deltalog.Commit, prior *deltal
 }
 
 // versionsOf are the effective hidden values of the rows of files that a commit
-// removed, by key.
-func (t *target) versionsOf(ctx context.Context, prior *deltalog.Snapshot, removed map[string]bool, columns []string) (map[string]entry, error) {
+// removed, by key: of rows that have any and whose keys have one of the hashes, which
+// ascend. Memory grows with these, not with the files.
+func (t *target) versionsOf(ctx context.Context, prior *deltalog.Snapshot, removed map[string]bool, columns []string, hashes []uint64) (map[string]entry, error) {
 	s, err := t.storedShape(columns)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]entry{}
+	var buf []byte
 	for path := range removed {
 		add, live, err := prior.File(ctx, path)
 		if err != nil {
@@ -218,10 +243,17 @@ func (t *target) versionsOf(ctx context.Context, prior *deltalog.Snapshot, remov
 			if err != nil {
 				return nil, err
 			}
+			cols := columnsOf(b.RecordBatch, len(columns))
 			for r := range int(b.NumRows()) {
-				key := string(merge.KeyOf(nil, columnsOf(b.RecordBatch, len(columns)), r))
+				buf = merge.KeyOf(buf[:0], cols, r)
+				if _, wanted := slices.BinarySearch(hashes, keycode.Hash64(buf)); !wanted {
+					continue
+				}
+				key := string(buf)
 				reg := s.registerOf(t.state, h.values(r), key, ref{})
-				out[key] = s.hiddenFor(t.state, &reg)
+				if e := s.hiddenFor(t.state, &reg); e.V != nil || e.D != nil || len(e.Fields) > 0 {
+					out[key] = e
+				}
 			}
 		}
 	}

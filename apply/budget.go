@@ -66,9 +66,10 @@ func (b *budget) decode() (rows int, bytes int64) {
 }
 
 // workers is how many files are rewritten at once; each holds a row group, whose size is
-// not known to the budget. 0: the table's default.
+// not known to the budget. 0: the table's default, also without a budget (operations on
+// the state have none).
 func (b *budget) workers() int {
-	if b.total == 0 || b.total >= defaultMemory {
+	if b == nil || b.total == 0 || b.total >= defaultMemory {
 		return 0
 	}
 	return int(max(b.total/(defaultMemory/4), 1))

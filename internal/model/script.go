@@ -254,8 +254,11 @@ func (s *Script) Snapshot(version string, rows []string) (string, error) {
 	if code := s.flow.Check(events); code != "" {
 		return s.show("error: "+code+"\n", s.shown), nil
 	}
-	s.version = v
-	return s.take(events), nil
+	text := s.take(events)
+	if !strings.HasPrefix(text, "error: ") {
+		s.version = v
+	}
+	return text, nil
 }
 
 // SnapshotLine is a row "(1, Ann, Rome)" of a snapshot as an upsert.

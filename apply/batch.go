@@ -168,13 +168,15 @@ type chunk struct {
 	rescued bool
 }
 
-// chunks are those of the input that reach into the range of the attempt.
+// chunks are those of the input that reach into the range of the attempt, as the flow's
+// mode of schema evolution lets them into the target.
 func (a *attempt) chunks() ([]chunk, error) {
 	var out []chunk
 	at := 0
-	take := func(head *event.Batch, n int, c chunk) (err error) {
+	take := func(n int, make func() (chunk, error)) error {
 		if at+n > a.lo && at < a.hi {
-			if c.plan, err = a.t.planOf(head); err != nil {
+			c, err := make()
+			if err != nil {
 				return err
 			}
 			c.start = at
@@ -186,22 +188,50 @@ func (a *attempt) chunks() ([]chunk, error) {
 	if s := a.in.spool; s != nil {
 		for i := range s.pieces {
 			x := &s.pieces[i]
-			if err := take(x.p.head, int(x.at.Rows), chunk{piece: x, rescued: x.rescued}); err != nil {
+			if err := take(int(x.at.Rows), func() (chunk, error) { return a.spooledChunk(x) }); err != nil {
 				return nil, err
 			}
 		}
 		return out, nil
 	}
 	for _, b := range a.in.batches {
-		c := chunk{b: b}
-		for _, text := range b.Rescued {
-			c.rescued = c.rescued || text != ""
-		}
-		if err := take(b, int(b.Rows.NumRows()), c); err != nil {
+		if err := take(int(b.Rows.NumRows()), func() (chunk, error) {
+			b, p, err := a.t.evolve(b)
+			return chunk{plan: p, b: b, rescued: err == nil && rescues(b)}, err
+		}); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// spooledChunk is a chunk of which no row is held. How it evolves is told by its columns
+// alone; its rows are looked at only where that may put some of them aside.
+func (a *attempt) spooledChunk(x *spooled) (chunk, error) {
+	head := x.p.empty()
+	plain, err := a.t.planOf(head)
+	if err != nil {
+		return chunk{}, err
+	}
+	out, p, err := a.t.evolve(head)
+	if err != nil {
+		return chunk{}, err
+	}
+	c := chunk{plan: p, piece: x, rescued: x.rescued && out.Rescued != nil}
+	if p == plain || c.rescued {
+		return c, nil
+	}
+	_, b, err := a.read(c)
+	if err != nil {
+		return chunk{}, err
+	}
+	c.rescued = rescues(b)
+	return c, nil
+}
+
+// rescues tells whether some event has values that the target has no place for.
+func rescues(b *event.Batch) bool {
+	return slices.ContainsFunc(b.Rescued, func(text string) bool { return text != "" })
 }
 
 // keeps tells which rows of an event batch the attempt is about.
@@ -235,7 +265,7 @@ func (l *lot) take(p *plan, b *event.Batch, keep func(int) bool, ranks []int64) 
 	}
 	if p.textNumbers {
 		t.run.warn(fmt.Sprintf("the sequence %s is text that holds numbers, and as text 9 comes after 10: say CAST(... AS BIGINT) in its expression, "+
-			"or give the columns of the source their types; a target keeps the type of its first sequence", t.run.flow.SequenceBy))
+			"or give the columns of the source their types; a target keeps the type of its first sequence", t.rules().SequenceBy))
 	}
 	a.in.setAside(p.aside)
 	o.epoch = t.state.epochOf(a.shape.authored(p, o))
@@ -337,10 +367,10 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 		return err
 	}
 	split := t.splitColumns(plans)
-	if a.shape, err = newShape(table, plans, split, rescued, t.widens(), t.run.zone()); err != nil {
+	if a.shape, err = newShape(table, plans, split, rescued, t.widens(), t.rules(), t.run.zone()); err != nil {
 		return err
 	}
-	partitions := t.run.flow.PartitionBy
+	partitions := t.rules().PartitionBy
 	if t.snap != nil {
 		partitions = t.snap.PartitionColumns()
 	}
@@ -351,7 +381,7 @@ func (a *attempt) makeShape(plans []*plan, rescued bool) (err error) {
 	if err := a.shape.checkAbsent(plans); err != nil {
 		return err
 	}
-	if a.expect, err = t.run.flow.bindExpectations(a.shape.schema, t.run.zone()); err != nil {
+	if a.expect, err = t.rules().bindExpectations(a.shape.schema, t.run.zone()); err != nil {
 		return err
 	}
 	a.def = plans[0].def(t.flow, a.shape.schema)

@@ -31,7 +31,7 @@ func (t *target) deltaOptions() delta.Options {
 // create makes the target as an empty version 0 (apply-state 1.5). Whoever loses
 // the race takes the winner's table over at the next pin.
 func (t *target) create(ctx context.Context, s *shape) error {
-	f := t.run.flow
+	f := t.rules()
 	props := map[string]string{propChangeFeed: "true"}
 	maps.Copy(props, f.Properties)
 	if f.ChangeFeed != nil {
@@ -132,7 +132,7 @@ func (t *target) tableChange(s *shape) (*tableChange, error) {
 			set(k, v)
 		}
 	}
-	f := t.run.flow
+	f := t.rules()
 	props, features, err := delta.CheckProperties(f.Properties)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func (a *attempt) plan() *TargetPlan {
 	p := &TargetPlan{Creates: a.t.snap == nil, Adopts: a.t.adopt, Schema: a.shape.schema.String(), Keys: a.shape.keyNames(),
 		Sequence: typeName(a.shape.seqType), StoredAs: a.def.StoredAs}
 	if a.t.snap == nil {
-		p.PartitionBy = slices.Clone(a.t.run.flow.PartitionBy)
+		p.PartitionBy = slices.Clone(a.t.rules().PartitionBy)
 		return p
 	}
 	p.PartitionBy = a.t.snap.Metadata.PartitionColumns

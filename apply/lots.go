@@ -124,13 +124,17 @@ func (a *attempt) decidePart(ctx context.Context, l *lots) error {
 	return context.Cause(ctx)
 }
 
-// read is a chunk of a spooled input.
+// read is a chunk of a spooled input: as it is stored, and as it goes into the target.
 func (a *attempt) read(c chunk) (arrow.RecordBatch, *event.Batch, error) {
 	r, err := a.in.spool.file.Read(c.piece.at)
 	if err != nil {
 		return nil, nil, err
 	}
 	b, _, err := c.piece.p.unpack(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, _, err = a.t.evolve(b)
 	return r, b, err
 }
 
@@ -194,7 +198,7 @@ func (a *attempt) load(l *lots) (*lot, error) {
 		if err != nil {
 			return nil, err
 		}
-		plan, err := a.t.planOf(b)
+		b, plan, err := a.t.evolve(b)
 		if err != nil {
 			return nil, err
 		}

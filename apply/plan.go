@@ -43,6 +43,7 @@ func (f *Flow) Validate() error {
 	}
 	errs = append(errs, f.validateClauses()...)
 	errs = append(errs, f.validateExpectations()...)
+	errs = append(errs, f.validateEvolution()...)
 	if f.Snapshot != "" || f.SnapshotVersion != "" {
 		errs = append(errs, analysis(CodeUnsupportedClause, "a snapshot is SELECT of columns or * FROM a source, with or without WHERE, and its version SELECT of one expression without FROM; other queries are not run: compute into a file or a table first"))
 	}

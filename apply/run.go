@@ -345,7 +345,20 @@ func (r *run) place(table event.Table) (string, error) {
 			return "", err
 		}
 	}
-	return dir, nil
+	return dir, r.ownFlow(r.targets[dir], table)
+}
+
+// ownFlow gives a target the flow of its source table.
+func (r *run) ownFlow(t *target, table event.Table) error {
+	if r.spec.FlowOf == nil {
+		return nil
+	}
+	own := r.spec.FlowOf(table)
+	if err := own.Validate(); err != nil {
+		return fmt.Errorf("flow of table %s: %w", tableText(table), err)
+	}
+	t.own = &own
+	return nil
 }
 
 func (r *run) addTarget(dir string) error {
@@ -373,11 +386,11 @@ func (r *run) targetOfPoison(ctx context.Context, p event.Poison) (*target, erro
 	return nil, r.rootPoison(ctx, p)
 }
 
-// park keeps a refused target aside when there are others; every other error ends
-// the run.
+// park keeps a refused target aside when there are others, also where the flow does
+// not fit its table; every other error ends the run.
 func (r *run) park(t *target, err error) error {
 	var e *Error
-	if err == nil || r.low == nil || !errors.As(err, &e) || e.Phase == PhaseAnalysis {
+	if err == nil || r.low == nil || r.flow.StopTogether || !errors.As(err, &e) {
 		return err
 	}
 	if t.parked == nil {

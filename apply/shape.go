@@ -51,7 +51,7 @@ type shape struct {
 
 // newShape grows the table's schema (nil: a table to be created) by the columns
 // that the plans select. A changed type is CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE.
-func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescued, widening bool, zone expr.Options) (*shape, error) {
+func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescued, widening bool, rules *Flow, zone expr.Options) (*shape, error) {
 	s := &shape{schema: &schema.Struct{}, seqType: nullable(plans[0].seqType), convert: map[*plan]map[int]*conversion{}, later: map[*plan][]string{}, split: split}
 	s.storedAs = plans[0].storedAs
 	if plans[0].systemType != nil {
@@ -114,6 +114,9 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 		s.schema.Fields = append(s.schema.Fields, schema.Field{Name: rescuedColumn, Type: schema.String, Nullable: true})
 		s.grown = true
 	}
+	if table == nil {
+		s.joinHinted(rules)
+	}
 	if err := s.addFrame(frame); err != nil {
 		return nil, err
 	}
@@ -126,6 +129,21 @@ func newShape(table *schema.Struct, plans []*plan, split map[string]bool, rescue
 		s.keys = append(s.keys, at)
 	}
 	return s, s.finish()
+}
+
+// joinHinted adds the columns of a table to be created that hints or a declaration name
+// and no event has brought yet.
+func (s *shape) joinHinted(f *Flow) {
+	for _, list := range []*schema.Struct{f.Declared, f.Hints} {
+		if list == nil {
+			continue
+		}
+		for _, c := range list.Fields {
+			if s.schema.Index(c.Name) < 0 && !slices.Contains(f.ExceptColumnList, c.Name) && (f.ColumnList == nil || slices.Contains(f.ColumnList, c.Name)) {
+				s.schema.Fields, s.grown = append(s.schema.Fields, schema.Field{Name: c.Name, Type: nullable(c.Type), Nullable: true}), true
+			}
+		}
+	}
 }
 
 // joinNew adds the nested columns that join the table, each with the fields that any

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/log/schema"
 	"github.com/sluice-data/sluice/storage"
 )
 
@@ -19,6 +20,10 @@ type Spec struct {
 	// Target says where the rows of a source table go.
 	Target Targets
 	Flow   Flow
+	// FlowOf, if set, is the flow of a source table of many in place of Flow; its name,
+	// its limits and what a run does about errors stay those of Flow. It is asked once
+	// a table.
+	FlowOf func(event.Table) Flow
 	// Progress, if set, is called after each batch and about once a second while reading.
 	Progress func(Progress)
 }
@@ -107,10 +112,20 @@ type Flow struct {
 	ChangeFeed      *bool
 	DeletionVectors *bool
 
+	// Evolution is what becomes of new columns and of values that do not fit. Hints are
+	// types of columns whatever the source says; Declared the columns of a target to be
+	// created, beyond which a column is new.
+	Evolution Evolution
+	Hints     *schema.Struct
+	Declared  *schema.Struct
+
 	// BatchRows and BatchBytes bound a batch; zero: 100000 rows, 256 MB.
 	BatchRows  int
 	BatchBytes int64
 	OnPoison   OnPoison
+	// StopTogether ends a run of several targets with the first that is refused; else
+	// that one is parked and the others go on.
+	StopTogether bool
 	// Quarantine and State override <target>/_apply/quarantine/ and
 	// <target>/_apply/state/; both stores are rooted at the table's own directory.
 	Quarantine func(target string) (storage.Store, error)

@@ -136,6 +136,20 @@ func (p *packing) pack(b *event.Batch, rank int64) arrow.RecordBatch {
 	return array.NewRecordBatch(p.schema, cols, int64(n))
 }
 
+// empty is a batch of the kind without rows.
+func (p *packing) empty() *event.Batch {
+	b := *p.head
+	cols := make([]arrow.Array, p.rows.NumFields())
+	for i := range cols {
+		cols[i] = array.MakeArrayOfNull(memory.DefaultAllocator, p.rows.Field(i).Type, 0)
+	}
+	b.Rows = array.NewRecordBatch(p.rows, cols, 0)
+	if p.rescued {
+		b.Rescued = []string{}
+	}
+	return &b
+}
+
 // unpack is the reverse of pack.
 func (p *packing) unpack(r arrow.RecordBatch) (*event.Batch, []int64, error) {
 	b, n, at := *p.head, int(r.NumRows()), 0

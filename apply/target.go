@@ -60,12 +60,21 @@ type target struct {
 	tidied    time.Duration
 	tidyFloor int
 	quiet     bool              // looks at the state alone, not at what others did since
+	own       *Flow             // the flow of its source table; nil: the run's
 	mapped    map[string]string // physical names of columns that are about to join
 }
 
 func newTarget(r *run, dir, title string, store storage.Store) *target {
 	return &target{run: r, dir: dir, title: title, store: store, flow: r.name, plans: map[string]*plan{},
 		result: TargetResult{Target: title, Flow: r.name, Version: -1}}
+}
+
+// rules is the flow as it is for this target.
+func (t *target) rules() *Flow {
+	if t.own != nil {
+		return t.own
+	}
+	return &t.run.flow
 }
 
 // adoptName takes over the name under which the only flow of the target is stored,
@@ -275,16 +284,20 @@ func (t *target) planOf(b *event.Batch) (*plan, error) {
 	if p := t.plans[k]; p != nil {
 		return p, nil
 	}
-	have := ""
-	if d, ok := t.anyFlow(); ok {
-		have = d.Sequence
-	}
-	p, err := t.run.flow.planFor(b, have, t.run.zone())
+	p, err := t.rules().planFor(b, t.sequenceType(), t.run.zone())
 	if err != nil {
 		return nil, t.named(err)
 	}
 	t.plans[k] = p
 	return p, nil
+}
+
+// sequenceType is the type of the target's sequence; "" while it has none.
+func (t *target) sequenceType() string {
+	if d, ok := t.anyFlow(); ok {
+		return d.Sequence
+	}
+	return ""
 }
 
 // consumed tells whether a record was applied by an earlier commit of the flow.

@@ -83,7 +83,7 @@ func (t *target) collect(ctx context.Context) error {
 			oldest = min(oldest, d.Last)
 		}
 		cutoff := time.UnixMicro(oldest).Add(-skew - seconds(config, "tombstoneGCThresholdInSeconds", defaultRetention)).UnixMicro()
-		keep := keeping{before: cutoff, hides: slices.ContainsFunc(t.run.flow.Expectations, func(e Expectation) bool { return e.OnViolation == dropRow })}
+		keep := keeping{before: cutoff, hides: slices.ContainsFunc(t.rules().Expectations, func(e Expectation) bool { return e.OnViolation == dropRow })}
 		any, err := t.collectable(ctx, keep)
 		if err != nil || !any {
 			return err

@@ -58,7 +58,7 @@ func (t *target) widens() bool {
 	if t.snap != nil {
 		return t.snap.WidensTypes()
 	}
-	for k, v := range t.run.flow.Properties {
+	for k, v := range t.rules().Properties {
 		if strings.EqualFold(k, "delta.enableTypeWidening") {
 			return strings.EqualFold(v, "true")
 		}

@@ -48,7 +48,7 @@ func (s *Spec) openPostgres() (*Opened, error) {
 	return &Opened{
 		Source: src, Format: Postgres, Explain: "it is a PostgreSQL server, whose tables are copied and followed",
 		NewDecoder: func() event.Decoder {
-			return src.NewDecoder(postgres.DecoderOptions{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone})
+			return src.NewDecoder(postgres.DecoderOptions{Keys: s.Keys, KeysOf: s.KeysOf, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone})
 		},
 	}, nil
 }

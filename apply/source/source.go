@@ -79,8 +79,13 @@ type Spec struct {
 	From []string
 	// Keys are the user's key columns; nil: those that the format carries.
 	Keys []string
+	// KeysOf, if set, gives a table key columns of its own, nil where it has none.
+	KeysOf func(event.Table) []string
 	// Schema types what the records do not (`--schema`); nil: inferred.
 	Schema *schema.Struct
+	// Evolves: the flow has a mode of schema evolution, so that plain rows bring fields
+	// that Schema does not name, and rescue values that fit no type.
+	Evolves bool
 	// Tables, if not empty, keeps only these source tables.
 	Tables []string
 	// NoOp: conditions of the flow say what is a delete, so plain rows have no
@@ -400,16 +405,16 @@ func (s *Spec) decoder(f Format, settings map[string]string, known string) (func
 	var open func() (event.Decoder, error)
 	switch f {
 	case Debezium, DebeziumPlain:
-		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
+		o := debezium.Options{Flat: f == DebeziumPlain, Keys: s.Keys, KeysOf: s.KeysOf, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
 		open = func() (event.Decoder, error) { return debezium.New(o) }
 	case Rows:
-		o := rows.Options{Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, NullKeys: s.Truncates, Types: s.Types, Known: known, Zone: s.TimeZone, Settings: settings}
+		o := rows.Options{Keys: s.Keys, KeysOf: s.KeysOf, Schema: s.Schema, Tables: s.Tables, NoOp: s.NoOp, NullKeys: s.Truncates, Types: s.Types, Evolves: s.Evolves, Known: known, Zone: s.TimeZone, Settings: settings}
 		open = func() (event.Decoder, error) { return rows.New(o) }
 	default:
 		if _, err := ParseFormat(string(f)); err != nil {
 			return nil, err
 		}
-		o := changes.Options{Format: string(f), Keys: s.Keys, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
+		o := changes.Options{Format: string(f), Keys: s.Keys, KeysOf: s.KeysOf, Schema: s.Schema, Tables: s.Tables, Zone: s.TimeZone, Settings: settings}
 		open = func() (event.Decoder, error) { return changes.New(o) }
 	}
 	if _, err := open(); err != nil {

@@ -43,10 +43,11 @@ func textPos(n *yaml.Node) Pos {
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
-func (y *yamlReader) document(text string) {
+// root is the mapping that the document is; nil if it is empty or none.
+func (y *yamlReader) root(text string) *yamlMap {
 	if len(text) > maxTextBytes {
 		y.add(Pos{1, 1}, CodeSyntax, "split the document", "text is longer than %d bytes", maxTextBytes)
-		return
+		return nil
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -56,12 +57,16 @@ func (y *yamlReader) document(text string) {
 			msg = m[2]
 		}
 		y.add(at, CodeSyntax, "indent with spaces, two a level, and quote text with : or #", "not YAML: %s", msg)
-		return
+		return nil
 	}
 	if len(doc.Content) == 0 {
-		return
+		return nil
 	}
-	m := y.mapping(doc.Content[0], "the document")
+	return y.mapping(doc.Content[0], "the document")
+}
+
+func (y *yamlReader) document(text string) {
+	m := y.root(text)
 	if m == nil {
 		return
 	}
@@ -267,20 +272,20 @@ func (y *yamlReader) source(m *yamlMap) {
 	s.From = m.list(y, "from", s.at)
 	s.Format = m.str(y, "format", s.at)
 	s.Table = m.str(y, "table", s.at)
-	s.Schema = y.ddl(m, s.at)
+	s.Schema = y.ddl(m, "schema", s.at)
 	s.Options, _, _ = m.texts(y, "options", s.at)
 	m.rest(y, "a source")
 	y.script.Sources = append(y.script.Sources, s)
 }
 
-func (y *yamlReader) ddl(m *yamlMap, at positions) *schema.Struct {
-	text := m.str(y, "schema", at)
+func (y *yamlReader) ddl(m *yamlMap, key string, at positions) *schema.Struct {
+	text := m.str(y, key, at)
 	if text == "" {
 		return nil
 	}
 	s, err := schema.ParseDDL(text)
 	if err != nil {
-		y.add(at.item("schema", 0), CodeSyntax, "write columns as \"id BIGINT NOT NULL, name STRING\"", "schema: %v", err)
+		y.add(at.item(key, 0), CodeSyntax, "write columns as \"id BIGINT NOT NULL, name STRING\"", "%s: %v", key, err)
 		return nil
 	}
 	return s
@@ -304,7 +309,11 @@ func (y *yamlReader) tableOptions(m *yamlMap, t *Table) {
 	t.PartitionCols = m.list(y, "partition_cols", t.at)
 	t.ClusterBy = m.list(y, "cluster_by", t.at)
 	t.ClusterByAuto = m.boolean(y, "cluster_by_auto", t.at)
-	t.Schema = y.ddl(m, t.at)
+	t.Schema = y.ddl(m, "schema", t.at)
+	y.expectations(m, t)
+}
+
+func (y *yamlReader) expectations(m *yamlMap, t *Table) {
 	for _, e := range []struct {
 		key string
 		on  Violation
@@ -326,22 +335,8 @@ func (y *yamlReader) flow(m *yamlMap, whole bool) {
 	f.Source = m.str(y, "source", f.at)
 	f.Snapshot = m.str(y, "snapshot", f.at)
 	f.SnapshotVersion = m.str(y, "snapshot_version", f.at)
-	f.Keys = m.list(y, "keys", f.at)
-	f.SequenceBy = m.str(y, "sequence_by", f.at)
-	f.SystemSequenceBy = m.str(y, "system_sequence_by", f.at)
-	f.IgnoreNullUpdates = m.boolean(y, "ignore_null_updates", f.at)
-	f.IgnoreNullUpdatesColumnList = m.list(y, "ignore_null_updates_column_list", f.at)
-	f.IgnoreNullUpdatesExceptColumnList = m.list(y, "ignore_null_updates_except_column_list", f.at)
-	f.ColumnsToUpdate = m.str(y, "columns_to_update", f.at)
-	f.ApplyAsDeletes = m.str(y, "apply_as_deletes", f.at)
-	f.ApplyAsTruncates = m.str(y, "apply_as_truncates", f.at)
-	f.ColumnList = m.list(y, "column_list", f.at)
-	f.ExceptColumnList = m.list(y, "except_column_list", f.at)
-	f.StoredAsSCDType = strings.ToLower(m.str(y, "stored_as_scd_type", f.at))
-	f.TrackHistoryColumnList = m.list(y, "track_history_column_list", f.at)
-	f.TrackHistoryExceptColumnList = m.list(y, "track_history_except_column_list", f.at)
+	y.clauses(m, f)
 	f.Once = m.boolean(y, "once", f.at)
-	f.dropEmpty()
 	described := whole
 	for _, k := range tableKeys {
 		described = described || m.has(k) && k != "comment"
@@ -360,6 +355,25 @@ func (y *yamlReader) flow(m *yamlMap, whole bool) {
 	}
 	m.rest(y, "a flow")
 	y.script.Flows = append(y.script.Flows, f)
+}
+
+// clauses reads what a flow does with its events.
+func (y *yamlReader) clauses(m *yamlMap, f *Flow) {
+	f.Keys = m.list(y, "keys", f.at)
+	f.SequenceBy = m.str(y, "sequence_by", f.at)
+	f.SystemSequenceBy = m.str(y, "system_sequence_by", f.at)
+	f.IgnoreNullUpdates = m.boolean(y, "ignore_null_updates", f.at)
+	f.IgnoreNullUpdatesColumnList = m.list(y, "ignore_null_updates_column_list", f.at)
+	f.IgnoreNullUpdatesExceptColumnList = m.list(y, "ignore_null_updates_except_column_list", f.at)
+	f.ColumnsToUpdate = m.str(y, "columns_to_update", f.at)
+	f.ApplyAsDeletes = m.str(y, "apply_as_deletes", f.at)
+	f.ApplyAsTruncates = m.str(y, "apply_as_truncates", f.at)
+	f.ColumnList = m.list(y, "column_list", f.at)
+	f.ExceptColumnList = m.list(y, "except_column_list", f.at)
+	f.StoredAsSCDType = strings.ToLower(m.str(y, "stored_as_scd_type", f.at))
+	f.TrackHistoryColumnList = m.list(y, "track_history_column_list", f.at)
+	f.TrackHistoryExceptColumnList = m.list(y, "track_history_except_column_list", f.at)
+	f.dropEmpty()
 }
 
 // dropEmpty writes empty lists of excepted columns, which mean all, as what they

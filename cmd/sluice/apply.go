@@ -42,10 +42,18 @@ type applyFlags struct {
 	partition                    listFlag
 	changeFeed, deletionVectors  onOff
 	quarantine, state            string
-	onPoison                     oneOf
+	onPoison, onTableError       oneOf
+	evolution                    oneOf
+	hintsDDL                     string
+	hints, given                 *schema.Struct // of --schema-hints and --schema
+	overridesFile                string
 	snapshotFlags
 	followFlags
 	memoryFlags
+	// own are the overrides of single tables, nil without any.
+	own *overrides
+	// replaying: the records are those of a quarantine.
+	replaying bool
 	// types are those of a declared table's columns, which the records may not tell.
 	types *schema.Struct
 	// known is the format that the flow keeps; knownNamed: its user had named it.
@@ -108,6 +116,8 @@ func newApplyCommand(a *app) *cobra.Command {
 func (f *applyFlags) register(p *pflag.FlagSet) {
 	f.storedAs = oneOf{"1", []string{"1", "2", "bitemporal"}}
 	f.onPoison.values = []string{"quarantine", "fail"}
+	f.evolution.values = apply.Evolutions()
+	f.onTableError = oneOf{"continue", []string{"continue", "stop"}}
 	f.batchRows, f.batchBytes = 100000, 256e6
 	p.StringVar(&f.into, "into", "", "target table, or a template such as DIR/{table} or DIR/{schema}/{table}: one table per source table (required)")
 	p.StringArrayVar(&f.from, "from", nil, "files, globs, directories, also of object stores (s3://bucket/prefix), or - for standard input (.gz .zst .bz2\n.snappy are read as they are; may be repeated), kafka://host:port/topic, postgres://user@host/database?tables=SCHEMA.TABLE,\nor a Delta table, whose change feed is followed (required)")
@@ -120,6 +130,8 @@ func (f *applyFlags) register(p *pflag.FlagSet) {
 	p.StringVar(&f.deletes, "apply-as-deletes", "", "condition under which an event deletes (default: the operation that the events carry)")
 	p.StringVar(&f.truncates, "apply-as-truncates", "", "condition under which an event empties the table (default: the operation that the events carry)")
 	p.StringVar(&f.ddl, "schema", "", "columns of plain rows and schema-less events (default: inferred, integers as BIGINT)")
+	p.Var(&f.evolution, "schema-evolution", "what becomes of new columns and of values that do not fit (default: columns join, types widen where the\ntable allows it, other types are refused; docs/sources.md, When the schema changes)")
+	p.StringVar(&f.hintsDDL, "schema-hints", "", "types of single columns, whatever the source says; what does not fit goes to _rescued_data")
 	p.Var(&f.columns, "columns", "columns that land in the table (default: all)")
 	p.Var(&f.exceptColumns, "except-columns", "columns that do not land in the table")
 	p.Var(&f.ignoreNulls, "ignore-null-updates", "a null changes nothing: in every column, in those of on:a,b, or in all but those of except:a,b")
@@ -138,6 +150,8 @@ func (f *applyFlags) register(p *pflag.FlagSet) {
 	p.Var(&f.deletionVectors, "deletion-vectors", "deletion vectors of the table: updates and deletes write\nnext to nothing instead of whole files, but some readers\nrefuse the table (default off for a table that is created)")
 	p.StringVar(&f.quarantine, "quarantine", "", "where events go that cannot be applied (default <target>/_apply/quarantine/)")
 	p.Var(&f.onPoison, "on-poison", "what happens to events that cannot be applied\n(default fail for plain rows, quarantine for change formats)")
+	p.Var(&f.onTableError, "on-table-error", "of several targets, when one is refused: the others go on, or all stop")
+	p.StringVar(&f.overridesFile, "overrides", "", "YAML file of what single source tables have of their own: keys, sequence, history, target ...\n(docs/sources.md, One stream, many tables)")
 	p.StringVar(&f.state, "state", "", "where the table's apply state lies (default <target>/_apply/state/)")
 	p.BoolVar(&f.acceptRows, "accept-rows", false, "go on after TARGET_REWOUND with the rows as they are")
 	p.Var(&f.option, "option", "source or format option; may be repeated")
@@ -165,6 +179,9 @@ func (f *applyFlags) check() error {
 	if len(f.columns.values) > 0 && len(f.exceptColumns.values) > 0 {
 		problems = append(problems, "--columns and --except-columns exclude each other")
 	}
+	if f.overridesFile != "" && (f.snapshot || !strings.Contains(f.into, "{table}")) && !f.replaying {
+		problems = append(problems, "--overrides is for a stream of many tables: --into DIR/{table}, and not --snapshot")
+	}
 	if f.table != "" && (f.include.values != nil || f.exclude.values != nil) {
 		problems = append(problems, "--table excludes --include-tables and --exclude-tables")
 	}
@@ -190,6 +207,15 @@ func (f *applyFlags) check() error {
 
 // declared are the columns of --schema; nil without it.
 func (f *applyFlags) declared() (*schema.Struct, error) {
+	if f.hintsDDL != "" {
+		hints, err := schema.ParseDDL(f.hintsDDL)
+		if err != nil {
+			return nil, fmt.Errorf("read --schema-hints: %w", err)
+		}
+		if f.types, f.hints = hints, hints; f.evolution.value == "" {
+			f.evolution.value = string(apply.EvolveAddWiden)
+		}
+	}
 	if f.ddl == "" {
 		return nil, nil
 	}
@@ -197,6 +223,7 @@ func (f *applyFlags) declared() (*schema.Struct, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --schema: %w", err)
 	}
+	f.given = columns
 	return columns, nil
 }
 
@@ -248,7 +275,11 @@ func (a *app) flowOf(f *applyFlags, several bool, defaultPoison apply.OnPoison) 
 		ColumnsToUpdate: f.columnsToUpdate, SystemSequenceBy: f.systemSequence,
 		TrackHistoryColumnList: f.track.on, TrackHistoryExceptColumnList: f.track.except,
 		PartitionBy: f.partition.values, Properties: f.property.values, ChangeFeed: f.changeFeed.value, DeletionVectors: f.deletionVectors.value,
-		BatchRows: f.batchRows, BatchBytes: int64(f.batchBytes), OnPoison: apply.OnPoison(f.onPoison.value), AcceptRows: f.acceptRows, DryRun: f.dryRun}
+		BatchRows: f.batchRows, BatchBytes: int64(f.batchBytes), OnPoison: apply.OnPoison(f.onPoison.value), AcceptRows: f.acceptRows, DryRun: f.dryRun,
+		StopTogether: f.onTableError.value == "stop", Evolution: apply.Evolution(f.evolution.value), Hints: f.hints}
+	if f.evolution.value != "" {
+		flow.Declared = f.given
+	}
 	if flow.OnPoison == "" {
 		flow.OnPoison = defaultPoison
 	}
@@ -284,6 +315,12 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	if f.snapshot {
 		return a.applySnapshots(ctx, f, targets, columns)
 	}
+	if f.overridesFile != "" {
+		if f.own, err = readOverrides(f.overridesFile, a.flowOf(f, true, "")); err != nil {
+			return err
+		}
+		targets.Route = f.own.route(targets.Route)
+	}
 	options := a.applyOptions(&f.memoryFlags, zone)
 	f.keepFormat(ctx, apply.Spec{Target: targets, Flow: a.flowOf(f, targets.Route != nil, "")}, options)
 	in, err := a.openInput(ctx, f, columns)
@@ -309,7 +346,7 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	round := func(ctx context.Context) (apply.Result, error) {
 		flow := a.flowOf(f, targets.Route != nil, in.onPoison)
 		flow.Format, flow.FormatNamed = f.formatOf(in)
-		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets, Flow: flow,
+		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets, Flow: flow, FlowOf: f.own.flowOf(flow),
 			Progress: func(s apply.Progress) {
 				p.done.Store(s.Bytes)
 				if s.Version >= 0 {
@@ -325,6 +362,9 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 	p.Stop()
 	if err = errors.Join(err, in.Source.Close()); err == nil {
 		err = a.nothingCame(ctx, f, in, result)
+	}
+	for _, w := range f.own.unused() {
+		a.warn("%s", w)
 	}
 	return a.finishApply(f, result, err)
 }

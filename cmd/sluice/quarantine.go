@@ -121,7 +121,7 @@ func newQuarantineShow(a *app) *cobra.Command {
 
 // notOfReplay are flags of apply that a replay does not have: what it reads, where
 // it goes and how long it runs are settled.
-var notOfReplay = []string{"into", "from", "table", "include-tables", "exclude-tables", "flow", "once", "on-poison", "quarantine", "follow", "batch-interval", "listen", "snapshot", "snapshot-version",
+var notOfReplay = []string{"into", "from", "table", "include-tables", "exclude-tables", "flow", "once", "on-poison", "on-table-error", "quarantine", "follow", "batch-interval", "listen", "snapshot", "snapshot-version",
 	"max-delete-fraction", "allow-empty-snapshot", "missing-grace"}
 
 func newQuarantineReplay(a *app) *cobra.Command {
@@ -247,7 +247,7 @@ func (a *app) replay(ctx context.Context, location, at string, ids []string, rep
 	if err := a.checkResultForm(); err != nil {
 		return err
 	}
-	f.into, f.from = location, []string{"-"}
+	f.into, f.from, f.replaying = location, []string{"-"}, true
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (a *app) replay(ctx context.Context, location, at string, ids []string, rep
 		}
 		records[i] = &list[i].Record
 	}
-	spec, err := a.replaySpec(ctx, f, records)
+	spec, err := a.replaySpec(ctx, f, records, list)
 	if err != nil {
 		return err
 	}
@@ -295,10 +295,15 @@ func (a *app) replay(ctx context.Context, location, at string, ids []string, rep
 }
 
 // replaySpec is the flow of a replay, without its source.
-func (a *app) replaySpec(ctx context.Context, f *applyFlags, records []*event.Record) (apply.Spec, error) {
+func (a *app) replaySpec(ctx context.Context, f *applyFlags, records []*event.Record, list []apply.Quarantined) (apply.Spec, error) {
 	columns, err := f.declared()
 	if err != nil {
 		return apply.Spec{}, err
+	}
+	if f.overridesFile != "" {
+		if f.own, err = readOverrides(f.overridesFile, a.flowOf(f, true, "")); err != nil {
+			return apply.Spec{}, err
+		}
 	}
 	targets, err := a.targets(f.into, "", nil, nil)
 	if err != nil {
@@ -316,5 +321,12 @@ func (a *app) replaySpec(ctx context.Context, f *applyFlags, records []*event.Re
 	f.withoutOperation(opened)
 	flow := a.flowOf(f, targets.Route != nil, apply.PoisonFail)
 	flow.Quarantine = nil
-	return apply.Spec{NewDecoder: opened.NewDecoder, Target: targets, Flow: flow}, nil
+	out := apply.Spec{NewDecoder: opened.NewDecoder, Target: targets, Flow: flow}
+	if targets.Route != nil {
+		targets.Route = f.own.route(targets.Route)
+		out.Target, out.FlowOf = targets, f.own.flowOf(flow)
+	} else if x := f.own.of(tableOf(list[0].Table)); x != nil {
+		out.Flow = x.Apply(flow)
+	}
+	return out, nil
 }

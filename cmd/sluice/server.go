@@ -64,6 +64,9 @@ func serverPlanOf(ctx context.Context, f *applyFlags, src *postgres.Source, targ
 		if len(f.keys.values) > 0 {
 			row.Keys = f.keys.values
 		}
+		if x := f.own.of(id); x != nil && x.Keys() != nil {
+			row.Keys = x.Keys()
+		}
 		if targets.Route != nil {
 			dir, err := targets.Route(id)
 			if err != nil {

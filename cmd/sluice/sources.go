@@ -76,8 +76,8 @@ func (a *app) sourceSpec(f *applyFlags, columns *schema.Struct) (source.Spec, er
 	if err != nil {
 		return source.Spec{}, err
 	}
-	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
-		NoOp: f.deletes != "" || f.truncates != "", Truncates: f.truncates != "", Types: f.types, OpenTable: a.sourceTable, OpenStore: a.open, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow}
+	spec := source.Spec{Format: format, From: f.from, Keys: f.keys.values, KeysOf: f.own.keysOf(), Schema: columns, Options: f.option.values, Stdin: a.stdin, Now: a.clock, TimeZone: zone,
+		NoOp: f.deletes != "" || f.truncates != "", Truncates: f.truncates != "", Types: f.types, OpenTable: a.sourceTable, OpenStore: a.open, Warn: a.warn, Getenv: os.Getenv, Once: f.once, Follow: f.follow, Evolves: f.evolution.value != ""}
 	if f.known != "" {
 		if spec.Known, err = source.ParseFormat(f.known); err != nil {
 			return source.Spec{}, fmt.Errorf("format of the flow: %w", err)

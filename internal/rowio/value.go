@@ -12,6 +12,14 @@ import (
 	"github.com/sluice-data/sluice/log/schema"
 )
 
+// AppendJSONValue appends value i of arr, whose Delta type is t, in the JSON form of rows.
+func AppendJSONValue(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, error) {
+	return appendJSONValue(b, t, arr, i)
+}
+
+// AppendJSONString appends a JSON string.
+func AppendJSONString(b []byte, s string) []byte { return appendJSONString(b, s) }
+
 // appendJSONValue writes value i of arr, whose Delta type is t, as JSON.
 func appendJSONValue(b []byte, t schema.Type, arr arrow.Array, i int) ([]byte, error) {
 	if isNull(arr, i) {

@@ -24,6 +24,8 @@ type Options struct {
 	Format string
 	// Keys are the key columns; nil: those that the format carries.
 	Keys []string
+	// KeysOf, if set, gives a table key columns of its own, nil where it has none.
+	KeysOf func(event.Table) []string
 	// Schema types columns by name, over what the format says; nil: none.
 	Schema *schema.Struct
 	// Tables, if not empty, keeps only these.

@@ -159,9 +159,10 @@ func recordSize(r *event.Record) int64 {
 
 // keysOf names the key columns: the user's, else the record's, else those known.
 func (d *Decoder) keysOf(t *table, c *change) []string {
+	given := wire.KeysFor(d.opt.Keys, d.opt.KeysOf, t.ID)
 	switch {
-	case d.opt.Keys != nil:
-		return d.opt.Keys
+	case given != nil:
+		return given
 	case c.keys != nil:
 		return c.keys
 	case t.Keys() != nil:

@@ -199,9 +199,10 @@ func keyFields(raw []byte, into []wire.Field) ([]wire.Field, error) {
 // keysOf names the key columns: the user's, else the record key's, else those
 // known from earlier records.
 func (d *Decoder) keysOf(t *table, mongo bool) []string {
+	given := wire.KeysFor(d.opt.Keys, d.opt.KeysOf, t.ID)
 	switch {
-	case d.opt.Keys != nil:
-		return d.opt.Keys
+	case given != nil:
+		return given
 	case mongo:
 		return mongoKeys
 	case len(d.key) == 0:

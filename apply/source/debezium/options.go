@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-data/sluice/apply/event"
 	"github.com/sluice-data/sluice/apply/source/wire"
 	"github.com/sluice-data/sluice/log/schema"
 )
@@ -17,6 +18,8 @@ type Options struct {
 	Flat bool
 	// Keys are the key columns of every table; nil: those of the record key.
 	Keys []string
+	// KeysOf, if set, gives a table key columns of its own, nil where it has none.
+	KeysOf func(event.Table) []string
 	// Schema gives types by column name where the record does not (cdc-formats
 	// 2.1); columns that no record has are not invented.
 	Schema *schema.Struct

@@ -50,6 +50,8 @@ type DecoderOptions struct {
 	// Keys are the user's key columns, for every table; nil: those of the replica
 	// identity or primary key.
 	Keys []string
+	// KeysOf, if set, gives a table key columns of its own, nil where it has none.
+	KeysOf func(event.Table) []string
 	// Schema types columns otherwise than their PostgreSQL types do, by name.
 	Schema *schema.Struct
 	// Tables, if not empty, keeps only these tables; Want, if set, only those for which
@@ -304,8 +306,8 @@ func (d *Decoder) describe(rel *relation) (*table, error) {
 
 // keysOf names the columns that identify a row.
 func (d *Decoder) keysOf(rel *relation) []string {
-	if d.opt.Keys != nil {
-		return d.opt.Keys
+	if given := wire.KeysFor(d.opt.Keys, d.opt.KeysOf, event.Table{Schema: rel.schema, Name: rel.name}); given != nil {
+		return given
 	}
 	if (rel.identity == 'f' || rel.identity == 'n') && !rel.hasCatalogKey {
 		return d.keys[rel.schema+"."+rel.name]

@@ -203,13 +203,17 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 		typ := one.Fields[0].Type
 		arr := rows.Column(c)
 		arr.Retain()
-		if d.opt.Schema != nil {
-			k := d.opt.Schema.Index(f.Name)
+		if k := -1; d.opt.Schema != nil {
+			if k = d.opt.Schema.Index(f.Name); k < 0 && d.opt.Evolves {
+				cols.Fields = append(cols.Fields, schema.Field{Name: f.Name, Type: typ, Nullable: true})
+				arrays = append(arrays, arr)
+				continue
+			}
 			if k < 0 {
 				d.Warn("field %s is not in the given schema and is left out", f.Name)
 				continue
 			}
-			if want := d.opt.Schema.Fields[k].Type; !schema.EqualIgnoringNullability(typ, want) {
+			if want := d.opt.Schema.Fields[k].Type; !d.opt.Evolves && !schema.EqualIgnoringNullability(typ, want) {
 				if arr, err = d.cast(arr, f.Name, want, bad); err != nil {
 					return err
 				}
@@ -220,6 +224,7 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 		arrays = append(arrays, arr)
 	}
 	ops := make([]event.Op, n)
+	keys := wire.KeysFor(d.opt.Keys, d.opt.KeysOf, t.ID)
 	for i := range n {
 		ops[i] = event.Upsert
 		if d.opName != "" {
@@ -236,13 +241,13 @@ func (d *Decoder) addArrow(t *table, r *event.Record) error {
 			ops[i] = op
 		}
 		if bad[i] == nil && ops[i] != event.Truncate && !d.opt.NullKeys {
-			bad[i] = nullKey(d.opt.Keys, cols, arrays, i)
+			bad[i] = nullKey(keys, cols, arrays, i)
 		}
 		if bad[i] == nil {
 			delete(bad, i)
 		}
 	}
-	if err := t.open(cols, d.opt.Keys, r); err != nil {
+	if err := t.open(cols, keys, r); err != nil {
 		return err
 	}
 	t.col.id = t.ID

@@ -19,9 +19,14 @@ import (
 type Options struct {
 	// Keys are the key columns; nil: those of the record key, if records have one.
 	Keys []string
+	// KeysOf, if set, gives a table key columns of its own, nil where it has none.
+	KeysOf func(event.Table) []string
 	// Schema is the columns and their types; nil: inferred. Fields that it does
 	// not name are left out with a warning.
 	Schema *schema.Struct
+	// Evolves: the engine decides about fields that Schema does not name, and values that
+	// do not fit a type are rescued instead of poison.
+	Evolves bool
 	// Tables, if not empty, keeps only these.
 	Tables []string
 	// NoOp: no column names the operation (the caller's conditions do).
@@ -254,7 +259,7 @@ func (d *Decoder) tableOf(topic string) *table {
 		return t
 	}
 	t := &table{Table: wire.NewTable(id), keep: wire.Asked(id, d.opt.Tables), ignore: map[string]bool{}, col: &columnar{}}
-	t.Exact, t.Strict, t.WholeDeletes, t.Fold, t.NullKeys = true, true, true, true, d.opt.NullKeys
+	t.Exact, t.Strict, t.WholeDeletes, t.Fold, t.NullKeys = true, !d.opt.Evolves, true, true, d.opt.NullKeys
 	t.Modes = d.modes
 	t.Recall(d.types[id.Name])
 	d.tables[id] = t
@@ -384,9 +389,10 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 		return err
 	}
 	keys := t.Keys()
+	given := wire.KeysFor(d.opt.Keys, d.opt.KeysOf, t.ID)
 	switch {
-	case d.opt.Keys != nil:
-		keys = d.opt.Keys
+	case given != nil:
+		keys = given
 	case len(d.key) > 0:
 		keys = keys[:0:0]
 		for _, f := range d.key {
@@ -424,7 +430,7 @@ func (d *Decoder) addRow(t *table, row *wire.Row, fields []wire.Field, text bool
 				}
 				continue
 			}
-			if d.opt.Schema != nil {
+			if d.opt.Schema != nil && !d.opt.Evolves {
 				if !t.ignore[string(name)] {
 					t.ignore[string(name)] = true
 					d.Warn("field %s is not in the given schema and is left out", name)

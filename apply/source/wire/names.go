@@ -37,3 +37,14 @@ func SameTable(t event.Table, want string) bool {
 	}
 	return false
 }
+
+// KeysFor are the key columns that the user gave for a table: its own, else those of
+// every table; nil for none.
+func KeysFor(all []string, of func(event.Table) []string, t event.Table) []string {
+	if of != nil {
+		if own := of(t); own != nil {
+			return own
+		}
+	}
+	return all
+}

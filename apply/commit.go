@@ -350,6 +350,11 @@ func nextState(base *state, flow string, positions []event.Position) (next *stat
 	next = base.clone()
 	for _, p := range positions {
 		have, ok := base.position(flow, p.Source)
+		if p.Gone {
+			delete(next.positions, source{flow, p.Source})
+			moved = moved || ok
+			continue
+		}
 		if ok && (p == have || p.Source != "" && (p.Offset < have.Offset || have.Done)) {
 			continue
 		}

@@ -45,6 +45,9 @@ func (r *run) openMany(ctx context.Context) (from map[string]event.Position, dec
 			return nil, "", false, err
 		}
 		t := r.targets[k.source]
+		if x := r.spec.Resume; x != nil {
+			t.parked = x.parked[t.dir]
+		}
 		if err := r.park(t, t.pin(ctx)); err != nil {
 			return nil, "", false, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -87,8 +88,9 @@ type run struct {
 	started  time.Time
 	warned   map[string]bool
 	budget   *budget
-	inputs   map[*target]*input // of the batch that is being read
-	cost     int64              // of deciding what they hold in memory
+	inputs   map[*target]*input        // of the batch that is being read
+	cost     int64                     // of deciding what they hold in memory
+	from     map[string]event.Position // where reading began
 }
 
 // positionEvery bounds how long a position waits for a commit (apply-state 2.5).
@@ -127,6 +129,12 @@ func (r *run) run(ctx context.Context) error {
 	from, state, done, err := r.open(ctx)
 	if err != nil || done {
 		return err
+	}
+	if x := r.spec.Resume; x != nil && r.low != nil {
+		from, state = maps.Clone(x.positions), x.decoder
+	}
+	if r.from = from; from == nil {
+		r.from = map[string]event.Position{}
 	}
 	r.dec = r.spec.NewDecoder()
 	if state != "" && !r.otherFormat() {
@@ -244,6 +252,9 @@ func (r *run) flush(ctx context.Context, last bool) error {
 				return err
 			}
 		}
+		if err := r.cleanSource(ctx); err != nil {
+			return err
+		}
 	}
 	for _, t := range r.order {
 		if err := r.park(t, t.named(t.upkeep(ctx))); err != nil {
@@ -251,7 +262,46 @@ func (r *run) flush(ctx context.Context, last bool) error {
 		}
 	}
 	r.tell(true)
+	if last {
+		r.remember(positions)
+	}
 	return r.parked(last)
+}
+
+// cleanSource tells a source that takes away what was read how far commits go.
+func (r *run) cleanSource(ctx context.Context) error {
+	c, ok := r.spec.Source.(event.Cleaner)
+	if !ok || r.flow.DryRun {
+		return nil
+	}
+	if r.low != nil {
+		return c.Committed(ctx, r.low.state.positionsOf(r.name))
+	}
+	t := r.order[0]
+	if t.snap == nil || t.adopt || !t.settled {
+		return nil // nothing that a position could stand on was committed
+	}
+	return c.Committed(ctx, t.state.positionsOf(t.flow))
+}
+
+// remember notes how a run ended of whose targets some are parked.
+func (r *run) remember(positions []event.Position) {
+	parked := map[string]*Error{}
+	for _, t := range r.order {
+		if t.parked != nil {
+			parked[t.dir] = t.parked
+		}
+	}
+	if len(parked) == 0 || len(parked) == len(r.order) || r.flow.StopTogether {
+		return
+	}
+	next := &Resume{positions: maps.Clone(r.from), parked: parked, decoder: r.dec.State()}
+	for _, p := range positions {
+		if p.Source != "" && !p.Gone {
+			next.positions[p.Source] = p
+		}
+	}
+	r.result.Resume = next
 }
 
 // input is what one flush brings for one target.
@@ -367,6 +417,9 @@ func (r *run) addTarget(dir string) error {
 		return fmt.Errorf("open target %s: %w", dir, err)
 	}
 	t := newTarget(r, dir, strings.TrimSuffix(r.spec.Target.Name, "/")+"/"+dir, store)
+	if x := r.spec.Resume; x != nil {
+		t.parked = x.parked[dir] // also of one that has no table yet
+	}
 	r.targets[dir], r.order = t, append(r.order, t)
 	return nil
 }

@@ -24,6 +24,9 @@ type Spec struct {
 	// its limits and what a run does about errors stay those of Flow. It is asked once
 	// a table.
 	FlowOf func(event.Table) Flow
+	// Resume, of the result of the run before in this process with the same Source, goes on
+	// behind it: what was parked stays so. Nil begins with what is committed.
+	Resume *Resume
 	// Progress, if set, is called after each batch and about once a second while reading.
 	Progress func(Progress)
 }
@@ -266,4 +269,15 @@ type Result struct {
 	Plan     *TargetPlan    `json:"plan,omitempty"`
 	Targets  []TargetResult `json:"targets,omitempty"`
 	Warnings []string       `json:"warnings,omitempty"`
+	// Resume is set where the run read its input to the end and some targets, not all,
+	// are parked: for those who read on without them. A run without it reads again, from
+	// where the parked targets stopped, and tries them anew.
+	Resume *Resume `json:"-"`
+}
+
+// Resume is where a run ended that parked targets.
+type Resume struct {
+	positions map[string]event.Position
+	decoder   string
+	parked    map[string]*Error // by directory
 }

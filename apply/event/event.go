@@ -40,6 +40,8 @@ type Position struct {
 	Done bool
 	// Decoder is what the decoder must know to go on from here; opaque.
 	Decoder string
+	// Gone: the source was taken away and its position is to be forgotten.
+	Gone bool `json:",omitempty"`
 }
 
 // Header is one Kafka record header; a nil Value is null.
@@ -206,6 +208,18 @@ type Source interface {
 	// (stdin) are left out.
 	Positions() ([]Position, error)
 	Close() error
+}
+
+// Cleaner is a source that takes away what was read. Committed is called after positions
+// became durable, never before.
+type Cleaner interface {
+	Committed(ctx context.Context, positions map[string]Position) error
+}
+
+// Lagging is a source that knows how many records are waiting; ok is false while it
+// does not. Called from any goroutine.
+type Lagging interface {
+	Lag() (records int64, ok bool)
 }
 
 // Copy is the record with bytes of its own and without columns, as it goes to

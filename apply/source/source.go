@@ -499,6 +499,16 @@ func (s *Spec) fileOptions() (files.Options, map[string]string, error) {
 				return o, nil, bad(name, value, "a duration such as 10s")
 			}
 			o.StableAge = d
+		case "clean_source":
+			o.Clean = value
+		case "archive":
+			o.Archive = value
+		case "clean_after":
+			d, err := time.ParseDuration(value)
+			if err != nil || d < 0 {
+				return o, nil, bad(name, value, "a duration such as 168h")
+			}
+			o.CleanAfter = d
 		default:
 			continue
 		}

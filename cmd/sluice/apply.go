@@ -343,10 +343,20 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 			p.note.Store(fmt.Sprintf("copying %s: %d of about %d rows", table, rows, max(rows, estimate)))
 		}
 	}
-	round := func(ctx context.Context) (apply.Result, error) {
+	f.lagging, _ = in.Source.(event.Lagging)
+	f.reopen = func(ctx context.Context) error {
+		again, err := a.openInput(ctx, f, columns)
+		if err != nil {
+			return err
+		}
+		was := in.Source
+		in.Opened = again.Opened
+		return was.Close()
+	}
+	round := func(ctx context.Context, resume *apply.Resume) (apply.Result, error) {
 		flow := a.flowOf(f, targets.Route != nil, in.onPoison)
 		flow.Format, flow.FormatNamed = f.formatOf(in)
-		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets, Flow: flow, FlowOf: f.own.flowOf(flow),
+		return apply.Run(ctx, apply.Spec{Source: in.Source, NewDecoder: in.NewDecoder, Target: targets, Flow: flow, FlowOf: f.own.flowOf(flow), Resume: resume,
 			Progress: func(s apply.Progress) {
 				p.done.Store(s.Bytes)
 				if s.Version >= 0 {
@@ -358,7 +368,7 @@ func (a *app) apply(ctx context.Context, f *applyFlags) error {
 		p.Stop()
 		return errors.Join(a.follow(ctx, f, round), in.Source.Close())
 	}
-	result, err := round(ctx)
+	result, err := round(ctx, nil)
 	p.Stop()
 	if err = errors.Join(err, in.Source.Close()); err == nil {
 		err = a.nothingCame(ctx, f, in, result)

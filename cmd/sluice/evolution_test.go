@@ -16,7 +16,7 @@ func TestApply_SchemaEvolution(t *testing.T) {
 		"rescue":        `{"id":1,"n":2,"_rescued_data":"{\"x\":1.10}"}` + "\n" + `{"id":2,"n":null,"_rescued_data":"{\"n\":\"many\"}"}` + "\n",
 		"none":          `{"id":1,"n":2}` + "\n" + `{"id":2,"n":null}` + "\n",
 	} {
-		t.Run(mode, func(t *testing.T) {
+		t.Run("Files.G "+mode, func(t *testing.T) {
 			for _, into := range []string{"t", "lake/{table}"} {
 				dir := t.TempDir()
 				run := func(text string) ran {

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/apply/source/kafka"
 )
 
 // followFlags are the flags of an apply that does not end with its input.
@@ -19,6 +21,9 @@ type followFlags struct {
 	interval durationFlag
 	listen   string
 	retained func() int64 // WAL that a server keeps for us; nil for other sources
+	lagging  event.Lagging
+	// reopen makes the source anew, so that it is read from where parked targets stopped.
+	reopen func(context.Context) error
 }
 
 func (f *followFlags) register(p *pflag.FlagSet) {
@@ -54,10 +59,13 @@ func (f *followFlags) problems(a *applyFlags) []string {
 // follow runs rounds until the context ends, which is how it is stopped. A round
 // that finds nothing commits nothing. An error ends it: what was committed stands,
 // and the next start goes on from there.
-func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Context) (apply.Result, error)) error {
+func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Context, *apply.Resume) (apply.Result, error)) error {
 	m := newApplyMetrics(a.clock)
 	if f.retained != nil {
 		m.watchServer(f.retained)
+	}
+	if f.lagging != nil {
+		m.watchLag(f.lagging)
 	}
 	if f.listen != "" {
 		stop, err := m.serve(f.listen)
@@ -68,8 +76,15 @@ func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Cont
 	}
 	warned := map[string]bool{}
 	batches := int64(0)
+	var resume *apply.Resume
+	var retry, outage backoff
+	retry.from, retry.to = 3*time.Duration(f.interval), time.Hour
+	outage.from, outage.to = time.Second, time.Minute
 	for {
-		r, err := round(ctx)
+		r, err := round(ctx, resume)
+		if resume = r.Resume; resume != nil {
+			err = nil // the parked targets are told below; the others went on
+		}
 		m.round(r, err)
 		batches += r.Batches
 		r.Warnings = slices.DeleteFunc(r.Warnings, func(w string) bool {
@@ -81,8 +96,17 @@ func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Cont
 			if stopped := context.Cause(ctx); stopped != nil && errors.Is(err, context.Canceled) {
 				return a.stopped(f, batches, err)
 			}
-			return a.finishApply(f, r, err)
+			if !kafka.Outage(err) {
+				return a.finishApply(f, r, err)
+			}
+			d := outage.next()
+			a.warn("%s; trying again in %s", oneLine(err.Error()), d)
+			if err := sleep(ctx, d); err != nil {
+				return a.stopped(f, batches, err)
+			}
+			continue
 		}
+		outage.reset()
 		for _, target := range r.Targets {
 			if target.Parked == nil {
 				continue
@@ -95,13 +119,61 @@ func (a *app) follow(ctx context.Context, f *applyFlags, round func(context.Cont
 		if err := a.tellRound(f, r); err != nil {
 			return err
 		}
-		t := time.NewTimer(time.Duration(f.interval))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return a.stopped(f, batches, context.Cause(ctx))
-		case <-t.C:
+		switch {
+		case resume == nil:
+			retry.reset()
+		case retry.due(a.now()):
+			// Parked targets are tried again: the input is read from where they stopped.
+			if err := f.reopen(ctx); err != nil {
+				return a.finishApply(f, apply.Result{}, err)
+			}
+			resume = nil
 		}
+		if err := sleep(ctx, time.Duration(f.interval)); err != nil {
+			return a.stopped(f, batches, err)
+		}
+	}
+}
+
+func (a *app) now() time.Time {
+	if a.clock == nil {
+		return time.Now()
+	}
+	return a.clock()
+}
+
+// backoff is a time that doubles from one try to the next.
+type backoff struct {
+	from, to, last time.Duration
+	at             time.Time // of the next try
+}
+
+func (w *backoff) reset() { w.last, w.at = 0, time.Time{} }
+
+func (w *backoff) next() time.Duration {
+	w.last = min(max(2*w.last, w.from), w.to)
+	return w.last
+}
+
+// due tells whether the time has passed, and sets the next one.
+func (w *backoff) due(now time.Time) bool {
+	if !w.at.IsZero() && now.Before(w.at) {
+		return false
+	}
+	first := w.at.IsZero()
+	w.at = now.Add(w.next())
+	return !first
+}
+
+// sleep waits, or answers why the context ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-data/sluice/apply"
+	"github.com/sluice-data/sluice/apply/event"
 )
 
 // applyMetrics are what a running apply tells of itself, in base units.
@@ -64,6 +65,27 @@ func (m *applyMetrics) watchServer(retained func() int64) {
 		Help: "WAL that the server keeps for the flow's replication slot."}, func() float64 { return float64(retained()) }))
 }
 
+// watchLag adds how far the source is behind, while it knows.
+func (m *applyMetrics) watchLag(of event.Lagging) {
+	m.registry.MustRegister(&lagCollector{of, prometheus.NewDesc("sluice_apply_source_lag_records",
+		"Records of the source that are not read yet, as of the last look; absent while it is not known.", nil, nil)})
+}
+
+type lagCollector struct {
+	of   event.Lagging
+	desc *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *lagCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c *lagCollector) Collect(out chan<- prometheus.Metric) {
+	if n, ok := c.of.Lag(); ok {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n))
+	}
+}
+
 // round takes the result of one look at the input in.
 func (m *applyMetrics) round(r apply.Result, err error) {
 	now := float64(m.clock().UnixNano()) / 1e9
@@ -111,7 +133,7 @@ func (m *applyMetrics) serve(addr string) (stop func(), err error) {
 	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if !m.ready.Load() {
-			http.Error(w, "the input was not read to its end yet", http.StatusServiceUnavailable)
+			http.Error(w, "the input was not read to its end yet, or the last try failed", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")

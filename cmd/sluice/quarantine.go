@@ -126,26 +126,32 @@ var notOfReplay = []string{"into", "from", "table", "include-tables", "exclude-t
 
 func newQuarantineReplay(a *app) *cobra.Command {
 	var f applyFlags
+	var st statementFlags
 	var at, repaired string
 	var ids []string
 	c := &cobra.Command{
-		Use:   "replay TABLE [--id ID | --repaired FILE] [flags of the flow]",
+		Use:   "replay TABLE [--id ID | --repaired FILE] [flags of the flow | -f FILE]",
 		Short: "Apply records of a quarantine, as they are or repaired",
 		Long: "Apply records of a quarantine with the place in the source that they had, so that what is newer stays. Give the flags that the\n" +
-			"flow has (--keys, --sequence-by ...). Without --repaired the records go as they are: for when a flag or the version was at\n" +
+			"flow has (--keys, --sequence-by ...), or its statements with -f. Without --repaired the records go as they are: for when a flag or the version was at\n" +
 			"fault. A record that still cannot be applied stays, and exit is 3.",
 		Example: "  sluice quarantine replay people --repaired good.jsonl --keys id --sequence-by ts --except-columns op,ts",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if repaired != "" && len(ids) > 0 {
 				return usage("INVALID_FLAG", "replay: --id and --repaired exclude each other: the file names its records")
 			}
-			return a.replay(cmd.Context(), args[0], at, ids, repaired, &f)
+			if err := st.alone(cmd, "id", "repaired", "quarantine"); err != nil {
+				return err
+			}
+			return a.replay(cmd.Context(), args[0], at, ids, repaired, &f, &st)
 		},
 	}
 	p := c.Flags()
 	p.StringArrayVar(&ids, "id", nil, idHelp)
 	p.StringVar(&repaired, "repaired", "", "file of records as show prints them, with key, value or headers repaired; - is standard input")
 	p.StringVar(&at, "quarantine", "", quarantineHelp)
+	p.StringVarP(&st.file, "file", "f", "", "the statements of the flow, as apply -f takes them, instead of its flags")
+	p.StringArrayVar(&st.sources, "source", nil, "NAME=SRC, as with apply -f; may be repeated")
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	all.SortFlags = false
 	f.register(all)
@@ -243,7 +249,7 @@ func (a *app) repairs(name string) (map[string][]byte, []string, error) {
 	}
 }
 
-func (a *app) replay(ctx context.Context, location, at string, ids []string, repaired string, f *applyFlags) error {
+func (a *app) replay(ctx context.Context, location, at string, ids []string, repaired string, f *applyFlags, st *statementFlags) error {
 	if err := a.checkResultForm(); err != nil {
 		return err
 	}
@@ -274,7 +280,12 @@ func (a *app) replay(ctx context.Context, location, at string, ids []string, rep
 		}
 		records[i] = &list[i].Record
 	}
-	spec, err := a.replaySpec(ctx, f, records, list)
+	var spec apply.Spec
+	if st.file != "" {
+		spec, err = a.replayStatements(ctx, location, f, st, records, list)
+	} else {
+		spec, err = a.replaySpec(ctx, f, records, list)
+	}
 	if err != nil {
 		return err
 	}

@@ -105,14 +105,8 @@ func (a *app) applyStatements(cmd *cobra.Command, st *statementFlags, f *applyFl
 	if err := a.checkResultForm(); err != nil {
 		return err
 	}
-	var wrong []string
-	cmd.Flags().VisitAll(func(p *pflag.Flag) {
-		if p.Changed && cmd.InheritedFlags().Lookup(p.Name) == nil && !slices.Contains(withStatements, p.Name) {
-			wrong = append(wrong, "--"+p.Name)
-		}
-	})
-	if len(wrong) > 0 {
-		return &cliError{code: "INVALID_FLAG", exit: exitUsage, message: "apply: " + strings.Join(wrong, ", ") + " cannot stand beside --file", hint: "say it in the statements"}
+	if err := st.alone(cmd); err != nil {
+		return err
 	}
 	if f.batchRows < 1 || f.batchBytes < 1 {
 		return usage("INVALID_FLAG", "apply: --batch-rows and --batch-bytes must be at least 1")

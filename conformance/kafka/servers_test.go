@@ -93,7 +93,11 @@ listeners=PLAIN://%[1]s,SECURE://%[2]s,CONTROLLER://127.0.0.1:%[3]d
 listener.security.protocol.map=PLAIN:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAIN
-sasl.enabled.mechanisms=PLAIN
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.secure.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+log.cleaner.backoff.ms=200
+log.retention.check.interval.ms=1000
 listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_%[5]s="%[6]s";
 listener.name.secure.ssl.keystore.type=PEM
 listener.name.secure.ssl.keystore.location=%[7]s

@@ -49,6 +49,9 @@ func TestKafka(t *testing.T) {
 	b := startBroker(t)
 	t.Run("Kafka.A exactly once over kills", func(t *testing.T) { exactlyOnce(t, b) })
 	t.Run("Kafka.D what a broker does", func(t *testing.T) { brokerTricks(t, b) })
+	t.Run("SCRAM", func(t *testing.T) { scram(t, b) })
+	t.Run("Kafka.D a compacted topic", func(t *testing.T) { compacted(t, b) })
+	t.Run("Kafka.A two processes", func(t *testing.T) { twoProcesses(t, b) })
 	t.Run("F2.A Avro with a registry", func(t *testing.T) { registryAvro(t, b) })
 }
 

@@ -54,7 +54,7 @@ func (s *Source) findObjects(ctx context.Context, arg string, from map[string]ev
 			continue
 		}
 		some = true
-		if in := objectInput(store, o); !s.readWhole(in, from) {
+		if in := objectInput(store, o); s.opt.Clean != "" || !s.readWhole(in, from) {
 			list = append(list, in)
 		}
 	}

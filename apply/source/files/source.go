@@ -50,6 +50,12 @@ type Options struct {
 	// StableAge is how long a file must be unchanged before an unfinished last
 	// line counts. 0: a minute; the last CSV record: a second.
 	StableAge time.Duration
+	// Clean is what happens to files that were read to their end, once that is committed
+	// and they have rested for StableAge and CleanAfter: "" (they are kept), CleanDelete,
+	// or CleanArchive (moved below Archive). Their positions are forgotten.
+	Clean      string
+	CleanAfter time.Duration
+	Archive    string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -92,7 +98,7 @@ func (o Options) withDefaults() (Options, error) {
 	default:
 		return o, fmt.Errorf("option file_format=%s: want lines, csv, parquet or avro", o.Format)
 	}
-	return o, nil
+	return o, o.checkClean()
 }
 
 // Error is a file that cannot be read on. Code is stable: FILE_CHANGED,
@@ -119,6 +125,8 @@ type Source struct {
 	order     []string
 	cur       *reader // the file being read
 	stdinDone bool
+	inputs    []input         // of the last reading
+	gone      map[string]bool // what was taken away
 }
 
 // New makes a source; files are looked for when Records runs.
@@ -127,7 +135,7 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{opt: o, positions: map[string]event.Position{}}, nil
+	return &Source{opt: o, positions: map[string]event.Position{}, gone: map[string]bool{}}, nil
 }
 
 // Records implements event.Source.
@@ -138,13 +146,17 @@ func (s *Source) Records(ctx context.Context, from map[string]event.Position) it
 			yield(nil, err)
 			return
 		}
+		s.inputs = inputs
+		s.forgetGone(from)
 		for _, in := range inputs {
 			if err := ctx.Err(); err != nil {
 				yield(nil, err)
 				return
 			}
 			pos, known := s.positions[in.uri]
-			if !known {
+			if known && pos.Gone {
+				pos, known = event.Position{}, false // another file took its name
+			} else if !known {
 				pos, known = from[in.uri]
 			}
 			more, err := s.file(ctx, in, pos, known, yield)
@@ -190,6 +202,7 @@ func (s *Source) keep(r *reader) {
 	if !ok {
 		return
 	}
+	delete(s.gone, p.Source)
 	if _, seen := s.positions[p.Source]; !seen {
 		s.order = append(s.order, p.Source)
 	}
@@ -230,7 +243,7 @@ func (s *Source) Sample(ctx context.Context, n int) ([]*event.Record, error) {
 // Peek reads the input from its start without moving any position. Standard input
 // cannot be read so.
 func (s *Source) Peek(ctx context.Context) iter.Seq2[*event.Record, error] {
-	t := &Source{opt: s.opt, positions: map[string]event.Position{}}
+	t := &Source{opt: s.opt, positions: map[string]event.Position{}, gone: map[string]bool{}}
 	t.opt.Wait = true // Records knows what was read before, and answers for it
 	return t.Records(ctx, nil)
 }

@@ -335,3 +335,48 @@ func TestParseURL(t *testing.T) {
 		}
 	}
 }
+
+// TestSource_Lag: what waits is known from the first look on, also in the middle of
+// reading, and not while nobody answers.
+func TestSource_Lag(t *testing.T) {
+	c := newCluster(t, 2, "a")
+	c.put("a", 0, "1", "2", "3")
+	c.put("a", 1, "4")
+	s := kafka.New(c.options("a"))
+	if n, ok := s.Lag(); ok {
+		t.Errorf("a lag of %d before the first look", n)
+	}
+	first := true
+	for _, err := range s.Records(context.Background(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := s.Lag(); first && (!ok || n != 4) {
+			t.Errorf("lag %d, %v at the first record", n, ok)
+		}
+		first = false
+	}
+	if n, ok := s.Lag(); !ok || n != 0 {
+		t.Errorf("lag %d, %v at the end", n, ok)
+	}
+	list, err := s.Positions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := map[string]event.Position{}
+	for _, p := range list {
+		from[p.Source] = p
+	}
+	gone := kafka.New(kafka.Options{Brokers: []string{"127.0.0.1:1"}, Topics: []string{"a"}})
+	for _, err := range gone.Records(context.Background(), from) {
+		if err == nil || !kafka.Outage(err) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n, ok := gone.Lag(); ok {
+		t.Errorf("a lag of %d of brokers that are away", n)
+	}
+	if err := (&kafka.Error{Code: "SOURCE_CHANGED"}); kafka.Outage(err) {
+		t.Error("a topic that was made anew is no outage")
+	}
+}

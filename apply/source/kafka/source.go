@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-data/sluice/apply/event"
@@ -23,6 +27,7 @@ type Source struct {
 	pos map[string]event.Position
 	// Warn, if set, hears of what is passed over under AllowLoss.
 	Warn func(format string, args ...any)
+	lag  atomic.Int64 // records behind what is read; -1: not known
 }
 
 // New makes a source; nothing is dialled before records are asked for.
@@ -30,7 +35,9 @@ func New(o Options) *Source {
 	if o.Idle == 0 {
 		o.Idle = time.Minute
 	}
-	return &Source{opt: o, pos: map[string]event.Position{}}
+	s := &Source{opt: o, pos: map[string]event.Position{}}
+	s.lag.Store(-1)
+	return s
 }
 
 // partition is one that is read, from next up to end.
@@ -39,6 +46,7 @@ type partition struct {
 	num       int32
 	source    string
 	next, end int64
+	high      int64 // the high watermark: behind end while transactions are open
 }
 
 type partKey struct {
@@ -52,10 +60,13 @@ func (s *Source) Records(ctx context.Context, from map[string]event.Position) it
 	return func(yield func(*event.Record, error) bool) {
 		parts, err := s.plan(ctx, from)
 		if err != nil {
+			s.lag.Store(-1)
 			yield(nil, err)
 			return
 		}
+		s.behind(parts)
 		if err := s.consume(ctx, parts, yield); err != nil {
+			s.lag.Store(-1)
 			yield(nil, err)
 		}
 	}
@@ -94,12 +105,13 @@ func (s *Source) consume(ctx context.Context, parts map[partKey]*partition, yiel
 		}
 		for _, e := range fetches.Errors() {
 			if !errors.Is(e.Err, context.DeadlineExceeded) {
-				return fmt.Errorf("read topic %s partition %d: %w", e.Topic, e.Partition, e.Err)
+				return &readError{fmt.Sprintf("read topic %s partition %d", e.Topic, e.Partition), e.Err}
 			}
 		}
 		if idle && fetches.NumRecords() == 0 {
 			return s.stalled(parts)
 		}
+		s.behind(parts)
 		for _, r := range fetches.Records() {
 			p := parts[partKey{r.Topic, r.Partition}]
 			if p == nil || p.next >= p.end || r.Offset < p.next {
@@ -122,8 +134,48 @@ func (s *Source) consume(ctx context.Context, parts map[partKey]*partition, yiel
 			}
 		}
 	}
+	s.behind(parts)
 	return nil
 }
+
+// behind notes the lag: the records, gaps among them, up to the ends of the partitions
+// when they were last looked at, those of open transactions too.
+func (s *Source) behind(parts map[partKey]*partition) {
+	n := int64(0)
+	for _, p := range parts {
+		n += max(p.high-p.next, 0)
+	}
+	s.lag.Store(n)
+}
+
+// Lag implements event.Lagging.
+func (s *Source) Lag() (int64, bool) {
+	n := s.lag.Load()
+	return n, n >= 0
+}
+
+// Outage tells whether an error is one that ends by itself: brokers that are down, out of
+// reach, or between two leaders.
+func Outage(err error) bool {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Code == "KAFKA_UNREACHABLE" || own.Code == "KAFKA_STALLED"
+	}
+	var broken net.Error
+	var read *readError
+	return errors.As(err, &read) && (kerr.IsRetriable(err) || errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// readError is an answer of the brokers, or none.
+type readError struct {
+	what string
+	err  error
+}
+
+func (e *readError) Error() string { return e.what + ": " + e.err.Error() }
+
+// Unwrap gives the cause.
+func (e *readError) Unwrap() error { return e.err }
 
 func (s *Source) stalled(parts map[partKey]*partition) error {
 	var left []string
@@ -196,14 +248,21 @@ func (s *Source) plan(ctx context.Context, from map[string]event.Position) (map[
 		err = starts.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list offsets: %w", err)
+		return nil, &readError{"list offsets", err}
 	}
 	ends, err := adm.ListCommittedOffsets(ctx, topics...)
 	if err == nil {
 		err = ends.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list offsets: %w", err)
+		return nil, &readError{"list offsets", err}
+	}
+	highs, err := adm.ListEndOffsets(ctx, topics...)
+	if err == nil {
+		err = highs.Error()
+	}
+	if err != nil {
+		return nil, &readError{"list offsets", err}
 	}
 	firsts, err := s.firsts(ctx, adm, topics, starts, ends)
 	if err != nil {
@@ -219,7 +278,7 @@ func (s *Source) plan(ctx context.Context, from map[string]event.Position) (map[
 		for _, num := range meta.Topics[name].Partitions.Numbers() {
 			p := &partition{topic: name, num: num, source: fmt.Sprintf("%s%d", id, num)}
 			start, end := offsetOf(starts, name, num), offsetOf(ends, name, num)
-			p.end = end
+			p.end, p.high = end, max(end, offsetOf(highs, name, num))
 			pos, ok := from[p.source]
 			switch {
 			case ok:
@@ -254,7 +313,7 @@ func (s *Source) topics(ctx context.Context, adm *kadm.Client) (kadm.Metadata, [
 		meta, err = adm.Metadata(ctx, s.opt.Topics...)
 	}
 	if err != nil {
-		return meta, nil, fmt.Errorf("list topics of %s: %w", strings.Join(s.opt.Brokers, ","), err)
+		return meta, nil, &readError{"list topics of " + strings.Join(s.opt.Brokers, ","), err}
 	}
 	names := map[string]bool{}
 	for _, name := range s.opt.Topics {
@@ -285,7 +344,7 @@ func (s *Source) firsts(ctx context.Context, adm *kadm.Client, topics []string, 
 			err = at.Error()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list offsets by time: %w", err)
+			return nil, &readError{"list offsets by time", err}
 		}
 		return at, nil
 	}

@@ -15,7 +15,6 @@ import (
 type mergeWorld struct {
 	name, table string
 	partition   []string
-	props       map[string]string
 	rows        []string
 	check       string // a constraint
 	source      string

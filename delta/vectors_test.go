@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -304,12 +305,12 @@ func countRows(t *testing.T, tb *delta.Table) int64 {
 // openCounter counts the data files that are opened.
 type openCounter struct {
 	storage.Store
-	parquet int
+	parquet atomic.Int64 // a scan opens several files at once
 }
 
 func (c *openCounter) Open(ctx context.Context, key string) (storage.Reader, error) {
 	if strings.HasSuffix(key, ".parquet") && !strings.HasPrefix(key, "_delta_log/") {
-		c.parquet++
+		c.parquet.Add(1)
 	}
 	return c.Store.Open(ctx, key)
 }
@@ -322,7 +323,7 @@ func TestTable_StageVectors(t *testing.T) {
 			"delta.enableChangeDataFeed": fmt.Sprint(feed), "delta.enableDeletionVectors": "true"}})
 		commitStaged(t, tb, delta.Edits{Insert: []arrow.RecordBatch{testtable.Batch(t, hiddenDDL,
 			`{"id":1,"k":1,"__sluice":{"v":10}}{"id":2,"k":2,"__sluice":{"v":20}}{"id":3,"k":3,"__sluice":null}{"id":4,"k":4,"__sluice":{"v":40}}`)}}, delta.StageOptions{})
-		c.parquet = 0
+		c.parquet.Store(0)
 		return tb, c
 	}
 	edit := func(t *testing.T, tb *delta.Table) delta.FileEdit {
@@ -335,8 +336,8 @@ func TestTable_StageVectors(t *testing.T) {
 	t.Run("hidden columns follow their rows", func(t *testing.T) {
 		tb, c := build(t, true)
 		s := commitStaged(t, tb, delta.Edits{Files: []delta.FileEdit{edit(t, tb)}}, delta.StageOptions{})
-		if m := s.Metrics; m.RowsCopied != 0 || m.RowsDeleted != 1 || m.RowsUpdated != 1 || m.FilesAdded != 1 || m.ChangeFiles != 1 || c.parquet != 1 {
-			t.Errorf("metrics %+v, %d files opened", m, c.parquet)
+		if m := s.Metrics; m.RowsCopied != 0 || m.RowsDeleted != 1 || m.RowsUpdated != 1 || m.FilesAdded != 1 || m.ChangeFiles != 1 || c.parquet.Load() != 1 {
+			t.Errorf("metrics %+v, %d files opened", m, c.parquet.Load())
 		}
 		wantRows(t, tb, delta.ScanOptions{Hidden: true}, hidden...)
 		if d := testtable.Diff(feedOf(t, tb), changes); d != "" {
@@ -350,8 +351,8 @@ func TestTable_StageVectors(t *testing.T) {
 	t.Run("nothing is read when the feed is off", func(t *testing.T) {
 		tb, c := build(t, false)
 		commitStaged(t, tb, delta.Edits{Files: []delta.FileEdit{edit(t, tb)}}, delta.StageOptions{})
-		if c.parquet != 0 {
-			t.Errorf("%d files opened", c.parquet)
+		if c.parquet.Load() != 0 {
+			t.Errorf("%d files opened", c.parquet.Load())
 		}
 		wantRows(t, tb, delta.ScanOptions{Hidden: true}, hidden...)
 	})
@@ -361,8 +362,8 @@ func TestTable_StageVectors(t *testing.T) {
 		e.Deleted = testtable.Batch(t, hiddenDDL, `{"id":1,"k":1,"__sluice":{"v":10}}`)
 		e.Before = testtable.Batch(t, hiddenDDL, `{"id":2,"k":2,"__sluice":{"v":20}}`)
 		commitStaged(t, tb, delta.Edits{Files: []delta.FileEdit{e}}, delta.StageOptions{})
-		if c.parquet != 0 {
-			t.Errorf("%d files opened", c.parquet)
+		if c.parquet.Load() != 0 {
+			t.Errorf("%d files opened", c.parquet.Load())
 		}
 		wantRows(t, tb, delta.ScanOptions{Hidden: true}, hidden...)
 		if d := testtable.Diff(feedOf(t, tb), changes); d != "" {

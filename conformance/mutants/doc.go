@@ -8,6 +8,7 @@
 //     nothing in the tree changes.
 //  2. The text that a mutant replaces is there: one that no longer fits the source
 //     fails, it is not passed over.
+//     One mutant of each mistake is built and run, all of them under SLUICE_LONG.
 //  3. A mutant must compile: a build that fails proves nothing.
 //
 // Entry points: none but the tests.

@@ -62,7 +62,7 @@ var mutants = []mutant{
 		c.op = event.Delete`, sourcePkg, cells},
 	{"9 an unknown op is ignored", "debezium/change.go", `return wire.Poison(event.PoisonEnvelope, "UNKNOWN_OP", "op %q", e.op.Raw)`, "return nil", sourcePkg, cells},
 	{"9 invalid UTF-8 is taken", "debezium/decoder.go", "if !utf8.Valid(r.Value) || !utf8.Valid(r.Key) {", "if false && utf8.Valid(r.Value) {", sourcePkg, cells},
-	{"9 keys match in any case", "wire/table.go", "if !t.Fold {\n\t\treturn -1", "if false {\n\t\treturn -1", sourcePkg, cells},
+	{"9 keys match in any case", "wire/table_columns.go", "if !t.Fold {\n\t\treturn -1", "if false {\n\t\treturn -1", sourcePkg, cells},
 	{"9 a member that comes twice is taken", "changes/decoder.go", "return fields, wire.Unique(fields)\n}\n\n// members", "return fields, nil\n}\n\n// members", sourcePkg, cells},
 	{"9 a bad field is NULL without rescue", "wire/table.go", "rescued = appendRescued(rescued, c.name, tok)", "_ = appendRescued", sourcePkg, cells},
 	{"9 leftover bytes of Avro are ignored", "avro/value.go", `return nil, fmt.Errorf("%d bytes are left over: another schema or framing", len(r.b))`, "_ = fmt.Errorf", "./apply/source/avro", "."},
@@ -78,15 +78,18 @@ func TestMutants(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range mutants {
 		number, _, _ := strings.Cut(m.mistake, " ")
+		build := !seen[number] || os.Getenv("SLUICE_LONG") != ""
 		seen[number] = true
-		t.Run(m.mistake, func(t *testing.T) { m.check(t, root) })
+		t.Run(m.mistake, func(t *testing.T) { m.check(t, root, build) })
 	}
 	if len(seen) != 10 {
 		t.Errorf("mutants of %d of the ten mistakes", len(seen))
 	}
 }
 
-func (m *mutant) check(t *testing.T, root string) {
+// check puts the mutant in and wants a test to fail; without build only its text is held
+// against the source.
+func (m *mutant) check(t *testing.T, root string, build bool) {
 	path := filepath.Join(root, "apply", "source", filepath.FromSlash(m.file))
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -94,6 +97,9 @@ func (m *mutant) check(t *testing.T, root string) {
 	}
 	if n := strings.Count(string(src), m.from); n != 1 {
 		t.Fatalf("the text to replace is %d times in %s", n, m.file)
+	}
+	if !build {
+		return
 	}
 	dir := t.TempDir()
 	edited := filepath.Join(dir, "edited.go")
@@ -109,9 +115,9 @@ func (m *mutant) check(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "mutant.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, m.pkg)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
+	compile := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, m.pkg)
+	compile.Dir = root
+	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
 	}
 	run := exec.Command(binary, "-test.run", m.run, "-test.timeout", "120s")

@@ -123,7 +123,7 @@ func TestFile_ReadBombs(t *testing.T) {
 		batches int // read without error; -1: an error comes
 		most    uint64
 	}{
-		{"a million rows that are one long dictionary value", handMade(t, text, format.Zstd, mib, mib, dictionaryPage(1, len(long), zip(long)), dataPage(mib, len(index), format.RLEDictionary, zip(index))), text, 2, 700 * mib},
+		{"a million rows that are one long dictionary value", handMade(t, text, format.Zstd, mib, mib, dictionaryPage(1, len(long), zip(long)), dataPage(mib, len(index), format.RLEDictionary, zip(index))), text, 2, 1024 * mib},
 		{"a page that unpacks to 17000 times its size", handMade(t, text, format.Zstd, 1, 1, dataPage(1, len(bomb), format.Plain, zip(bomb))), text, -1, 4 * mib},
 		{"ten thousand values of a megabyte by front coding", handMade(t, text, format.Uncompressed, 10_000, 10_000, dataPage(10_000, len(wide), format.DeltaByteArray, wide)), text, -1, 64 * mib},
 		{"one list over pages of run-length levels", handMade(t, list, format.Uncompressed, 1, 40*maxPageEntries,

@@ -3,9 +3,8 @@ package apply
 import (
 	"sync/atomic"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/sluice-data/sluice/apply/event"
+	"github.com/sluice-data/sluice/internal/datafile"
 	"github.com/sluice-data/sluice/internal/spill"
 )
 
@@ -100,23 +99,5 @@ func (b *budget) check(in *input, lots int64) error {
 
 // cost estimates what deciding an event batch takes.
 func cost(b *event.Batch) int64 {
-	n := b.Rows.NumRows() * perEvent
-	for _, c := range b.Rows.Columns() {
-		n += valueCopies * dataBytes(c.Data())
-	}
-	return n
-}
-
-// dataBytes is the memory behind an array.
-func dataBytes(d arrow.ArrayData) int64 {
-	var n int64
-	for _, b := range d.Buffers() {
-		if b != nil {
-			n += int64(b.Len())
-		}
-	}
-	for _, c := range d.Children() {
-		n += dataBytes(c)
-	}
-	return n
+	return b.Rows.NumRows()*perEvent + valueCopies*datafile.MemoryOf(b.Rows)
 }

@@ -204,7 +204,7 @@ func (s *sorter) place(b arrow.RecordBatch) error {
 			rows[i] = append(rows[i], int64(r))
 		}
 	}
-	size := batchBytes(b)
+	size := datafile.MemoryOf(b)
 	for i, take := range rows {
 		if len(take) == 0 {
 			continue
@@ -283,7 +283,7 @@ func (s *sorter) drain(ctx context.Context, b *bucket, w *datafile.Writer) error
 	if b.spill != nil {
 		for p, err := range b.spill.read {
 			if err == nil {
-				err = take(p, batchBytes(p))
+				err = take(p, datafile.MemoryOf(p))
 			}
 			if err != nil {
 				return err
@@ -398,26 +398,4 @@ func (s *spillFile) read(yield func(arrow.RecordBatch, error) bool) {
 	if err := r.Err(); err != nil && !errors.Is(err, io.EOF) {
 		yield(nil, fmt.Errorf("read spilled rows: %w", err))
 	}
-}
-
-// batchBytes is the memory behind a batch, in bytes.
-func batchBytes(b arrow.RecordBatch) int64 {
-	var n int64
-	for _, c := range b.Columns() {
-		n += dataBytes(c.Data())
-	}
-	return n
-}
-
-func dataBytes(d arrow.ArrayData) int64 {
-	var n int64
-	for _, b := range d.Buffers() {
-		if b != nil {
-			n += int64(b.Len())
-		}
-	}
-	for _, c := range d.Children() {
-		n += dataBytes(c)
-	}
-	return n
 }
